@@ -3,44 +3,22 @@
 //! An actor's handler checks, asks `domain` for the decision, commits through the logger and replies. Each has a
 //! file of its own; [`system`] wires them, bottom-up, and nothing else does.
 
-pub mod cache;
-pub mod caller;
-pub mod clock;
-pub mod crosscheck;
-mod door;
-pub mod fact_sources;
-pub mod fallback;
-mod guardian;
-pub mod ingestion;
-pub mod logger;
-pub mod metrics;
-pub mod notifier;
-pub mod oracle_health;
-pub mod queries;
-pub mod rate_limiter;
-pub mod regen;
-pub mod registry;
+pub mod audit;
+pub mod ground;
+pub mod platform;
 pub mod rules;
 pub mod system;
 pub mod upstream;
+pub mod verdict;
 pub mod verification;
-mod vitals;
 
 #[cfg(test)]
 mod testing;
 
-pub use clock::Clock;
-pub use door::{Door, NoAnswer};
-pub use guardian::Supervision;
+pub use platform::clock::Clock;
+pub use platform::door::{Door, NoAnswer};
+#[cfg(debug_assertions)]
+pub use platform::guardian::InjectPanic;
+pub use platform::guardian::Supervision;
+pub use platform::vitals::{ActorReport, Panic};
 pub use system::System;
-pub use vitals::{ActorReport, Panic};
-
-/// Makes the actor that gets it panic, for tests of supervision; release builds have no such message.
-#[cfg(debug_assertions)]
-#[derive(Debug, Clone, Copy)]
-pub struct InjectPanic;
-
-#[cfg(debug_assertions)]
-impl actix::Message for InjectPanic {
-    type Result = ();
-}

@@ -5,12 +5,13 @@
 //! processors at once.
 
 mod compiled;
+pub mod fact_sources;
 
-use crate::clock::{Clock, monotonic};
-use crate::guardian::panic_message;
-use crate::logger::{CommitError, Log};
-use crate::metrics::Metrics;
-use crate::queries::Processors;
+use crate::audit::logger::{CommitError, Log};
+use crate::ground::queries::Processors;
+use crate::platform::clock::{Clock, monotonic};
+use crate::platform::guardian::panic_message;
+use crate::platform::metrics::Metrics;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use compiled::Compiled;
 use oracled_domain::audit::event::RulesEntry;
@@ -196,7 +197,7 @@ impl Handler<Examine> for Rules {
     }
 }
 
-crate::door::asked_through_a_door!(Rules);
+crate::platform::door::asked_through_a_door!(Rules);
 
 #[cfg(test)]
 mod tests;

@@ -2,21 +2,21 @@
 
 pub(crate) mod ground;
 
-use crate::crosscheck::Judge;
-use crate::fallback::Fallback;
-use crate::ingestion::IngestionConfig;
-use crate::ingestion::pull::{PullSettings, Puller};
-use crate::ingestion::slices::Limits;
-use crate::notifier::Mailing;
-use crate::oracle_health::{Oracle, Probe};
-use crate::rate_limiter::CallLimits;
-use crate::regen::AskedModel;
+use crate::audit::fallback::Fallback;
+use crate::ground::ingestion::IngestionConfig;
+use crate::ground::ingestion::pull::{PullSettings, Puller};
+use crate::ground::ingestion::slices::Limits;
 use crate::rules::RulesConfig;
 use crate::system::{Parts, System};
 use crate::upstream::BoxFuture;
 use crate::upstream::mail::MailService;
 use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
+use crate::upstream::oracle_health::{Oracle, Probe};
 use crate::upstream::web::WebError;
+use crate::verdict::crosscheck::Judge;
+use crate::verdict::notifier::Mailing;
+use crate::verdict::rate_limiter::CallLimits;
+use crate::verdict::regen::AskedModel;
 use crate::verification::VerificationConfig;
 use crate::{Clock, Supervision};
 use jiff::{SignedDuration, Timestamp};

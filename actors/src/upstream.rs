@@ -11,6 +11,7 @@ pub mod http;
 pub mod mail;
 pub mod openai;
 pub mod oracle;
+pub mod oracle_health;
 pub mod web;
 mod wire;
 

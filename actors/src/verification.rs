@@ -19,15 +19,15 @@ pub use dismissing::{Dismiss, DismissError};
 pub use resolving::{Resolve, ResolveError};
 pub use revoking::{Revoke, RevokeError};
 
-use crate::caller::carried;
-use crate::clock::{Clock, stopwatch};
-use crate::door::{Door, NoAnswer};
-use crate::logger::{CommitError, Log};
-use crate::metrics::Metrics;
-use crate::oracle_health::OracleHealth;
-use crate::queries::Queries;
-use crate::registry::Desk;
+use crate::audit::logger::{CommitError, Log};
+use crate::ground::queries::Queries;
+use crate::ground::registry::Desk;
+use crate::platform::caller::carried;
+use crate::platform::clock::{Clock, stopwatch};
+use crate::platform::door::{Door, NoAnswer};
+use crate::platform::metrics::Metrics;
 use crate::upstream::oracle::LiveOracle;
+use crate::upstream::oracle_health::OracleHealth;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use jiff::Timestamp;
 use live::Prepared;
@@ -198,7 +198,7 @@ impl Handler<Verify> for Verification {
     }
 }
 
-crate::door::asked_through_a_door!(Verification);
+crate::platform::door::asked_through_a_door!(Verification);
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -2,8 +2,8 @@
 
 use crate::service::Service;
 use jiff::SignedDuration;
-use oracled_actors::clock::monotonic;
-use oracled_actors::ingestion::{IngestionError, Verify};
+use oracled_actors::ground::ingestion::{IngestionError, Verify};
+use oracled_actors::platform::clock::monotonic;
 use oracled_domain::ground::id::SourceId;
 use oracled_store::{Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};

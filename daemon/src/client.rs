@@ -10,7 +10,7 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
 use hyper::http::request::Builder;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use oracled_actors::clock::stopwatch;
+use oracled_actors::platform::clock::stopwatch;
 use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

@@ -29,7 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use walk::Walk;
 
 /// The service log keeps to warnings, and is silent about a model that fails: the walk shows it.
-const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::oracle_health=error";
+const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::upstream::oracle_health=error";
 
 /// Serves from a throw-away directory, unless another is named, and walks. With `exit`, ends behind the walk.
 ///

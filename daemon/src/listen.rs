@@ -17,7 +17,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use listenfd::ListenFd;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Group, chown};
-use oracled_actors::queries::StillWaiting;
+use oracled_actors::ground::queries::StillWaiting;
 use oracled_domain::Peer;
 use pace::AcceptPace;
 use refusal::Refusals;

@@ -10,7 +10,7 @@ pub use ground::GroundProblem;
 pub use hidden::{hide_state_dir, without_state_dir};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use oracled_actors::rate_limiter::Limited;
+use oracled_actors::verdict::rate_limiter::Limited;
 use oracled_domain::Decision;
 use oracled_domain::rules::Evaluation;
 use oracled_domain::verdict::session::Mismatch;

@@ -2,8 +2,8 @@
 
 use hyper::Method;
 use oracled_actors::Clock;
-use oracled_actors::oracle_health::Probe;
 use oracled_actors::upstream::mail::{HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
+use oracled_actors::upstream::oracle_health::Probe;
 use oracled_domain::verdict::delivery::Regen;
 use oracled_domain::verdict::divergence::{DISCLAIMER, OriginalLabel};
 use oracled_domain::verdict::health::Outcome;

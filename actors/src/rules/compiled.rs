@@ -1,6 +1,6 @@
 //! Compiled fact sets, by the digest of their facts, within a bound of bytes.
 
-use crate::metrics::Checking;
+use crate::platform::metrics::Checking;
 use oracled_domain::Sha256Hex;
 use oracled_domain::rules::FactSet;
 use quick_cache::Weighter;

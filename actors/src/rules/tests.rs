@@ -55,7 +55,7 @@ fn nothing_is_said_of_an_evaluation_that_is_not_in_the_log() {
 
 #[test]
 fn facts_that_were_asked_about_are_compiled_once() {
-    let compiled = Compiled::new(1 << 20, crate::metrics::Checking::default());
+    let compiled = Compiled::new(1 << 20, crate::platform::metrics::Checking::default());
     let facts = ["Ice melts.".to_owned()];
     let first = compiled.of(&facts);
     assert!(Arc::ptr_eq(&first, &compiled.of(&facts)));

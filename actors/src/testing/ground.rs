@@ -1,7 +1,7 @@
 //! A source out of the gallery, and runs of it, for tests.
 
-use crate::ingestion::{Begin, Begun, Running};
-use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
+use crate::ground::ingestion::{Begin, Begun, Running};
+use crate::ground::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
 use crate::system::System;
 use oracled_domain::Peer;
 use oracled_domain::base::decimal::Decimal;

@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, Kind, RETRY_AFTER_MAX};
 use super::{Attempt, Miss, Model, Refusal};
-use crate::clock::{Clock, monotonic};
+use crate::platform::clock::{Clock, monotonic};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use oracled_domain::verdict::generation::Settings;
 use oracled_domain::verdict::interaction::{Interaction, Status};

@@ -2,7 +2,7 @@
 
 use super::wire::{self, Said};
 use super::{Attempt, BadEndpoint, BoxFuture, Endpoint, Failure, Key, Model, Refusal};
-use crate::clock::Clock;
+use crate::platform::clock::Clock;
 use oracled_domain::Prompt;
 use oracled_domain::verdict::generation::{Settings, Usage};
 use reqwest::header::HeaderName;

@@ -2,7 +2,7 @@
 //! proxies, no retries of the client's own.
 
 use super::failure::{Failure, Kind, retry_after, retry_info};
-use crate::clock::{Clock, monotonic};
+use crate::platform::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
 use nix::errno::Errno;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};

@@ -8,7 +8,7 @@ pub use http::HttpMail;
 pub use smtp::{BadSmtp, Smtp, SmtpSettings, SmtpTls};
 
 use super::BoxFuture;
-use crate::oracle_health::Probe;
+use crate::upstream::oracle_health::Probe;
 use oracled_domain::verdict::mail::SendFailure;
 use oracled_domain::{Mail, OracleId};
 

@@ -17,7 +17,7 @@ pub use origin::{BadOrigin, Bound, Origin};
 
 use super::http::{asked_wait, client, failure, root_cause};
 use super::{Failure, Kind};
-use crate::clock::Clock;
+use crate::platform::clock::Clock;
 pub(crate) use address::shown;
 use address::{Reach, has_keys};
 pub use address::{origin_of, without_keys};

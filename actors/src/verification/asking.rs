@@ -2,8 +2,8 @@
 
 use super::Verifier;
 use super::source::Answered;
-use crate::caller::carried;
-use crate::clock::stopwatch;
+use crate::platform::caller::carried;
+use crate::platform::clock::stopwatch;
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::OracleTier;

@@ -3,8 +3,8 @@
 use super::asking::Came;
 use super::pending::Promise;
 use super::{Verifier, VerifyError};
-use crate::clock::stopwatch;
-use crate::logger::CommitError;
+use crate::audit::logger::CommitError;
+use crate::platform::clock::stopwatch;
 use oracled_domain::audit::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::verification::deviation::{advanced, deviations, note};

@@ -1,8 +1,8 @@
 //! Decisions that are taken later: of workflows that let nobody wait.
 
 use super::Verifier;
-use crate::caller::carried;
-use crate::clock::stopwatch;
+use crate::platform::caller::carried;
+use crate::platform::clock::stopwatch;
 use oracled_domain::verification::Inputs;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

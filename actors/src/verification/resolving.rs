@@ -2,8 +2,8 @@
 
 use super::case::{Case, Closed};
 use super::{Verification, Verifier};
-use crate::logger::CommitError;
-use crate::registry::Decided;
+use crate::audit::logger::CommitError;
+use crate::ground::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::ResolutionEntry;

@@ -2,11 +2,11 @@
 
 use super::Verifier;
 use super::asking::Kept;
-use crate::clock::stopwatch;
-use crate::door::NoAnswer;
-use crate::oracle_health::{Lease, Oracle, Permit, PermitError, Watch};
-use crate::queries::{Asked, Heard, QueryError};
-use crate::registry::policy_of;
+use crate::ground::queries::{Asked, Heard, QueryError};
+use crate::ground::registry::policy_of;
+use crate::platform::clock::stopwatch;
+use crate::platform::door::NoAnswer;
+use crate::upstream::oracle_health::{Lease, Oracle, Permit, PermitError, Watch};
 use jiff::Timestamp;
 use oracled_domain::OracleId;
 use oracled_domain::base::moment::past_time;

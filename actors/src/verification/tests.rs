@@ -14,7 +14,7 @@ pub(crate) mod support;
 pub(crate) mod upstream;
 
 use super::*;
-use crate::registry::{Review, ReviewSource};
+use crate::ground::registry::{Review, ReviewSource};
 use crate::testing::ground::PEER;
 use crate::testing::{Outside, World, with_world};
 use oracled_domain::Event;

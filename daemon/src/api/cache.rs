@@ -9,8 +9,8 @@ use crate::service::Service;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
-use oracled_actors::cache::Read;
-use oracled_actors::crosscheck::Judge;
+use oracled_actors::verdict::cache::Read;
+use oracled_actors::verdict::crosscheck::Judge;
 use oracled_domain::GatePath;
 use std::sync::Arc;
 

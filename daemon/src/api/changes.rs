@@ -5,7 +5,7 @@ use crate::service::Service;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use oracled_actors::queries::ChangesPage;
+use oracled_actors::ground::queries::ChangesPage;
 use oracled_domain::ground::id::SourceId;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub async fn get(
         return Err(Problem::InvalidRequest(format!("`limit` is {limit}; allowed: 1 to {LIMIT_MAX}")));
     }
     let since = since.as_deref().map(str::parse).transpose();
-    let since = since.map_err(|error: oracled_actors::queries::BadPlace| {
+    let since = since.map_err(|error: oracled_actors::ground::queries::BadPlace| {
         Problem::InvalidRequest(format!("`since`: {error}"))
     })?;
     let queries = service.system.queries.clone();

@@ -5,7 +5,7 @@ use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::crosscheck::{Judge, Outcome};
+use oracled_actors::verdict::crosscheck::{Judge, Outcome};
 use oracled_domain::{Decision, GatePath};
 use std::sync::Arc;
 

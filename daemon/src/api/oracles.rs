@@ -4,7 +4,7 @@ use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::oracle_health::Statuses;
+use oracled_actors::upstream::oracle_health::Statuses;
 use oracled_domain::verdict::health::HealthStatus;
 use std::sync::Arc;
 

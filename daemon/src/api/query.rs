@@ -9,7 +9,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
-use oracled_actors::queries::{Page, StillWaiting};
+use oracled_actors::ground::queries::{Page, StillWaiting};
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;

@@ -5,7 +5,7 @@ use crate::service::Service;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use oracled_actors::queries::{RecordAnswer, RecordError};
+use oracled_actors::ground::queries::{RecordAnswer, RecordError};
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use std::sync::Arc;
 

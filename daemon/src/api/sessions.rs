@@ -7,7 +7,7 @@ use crate::service::Service;
 use axum::Json;
 use axum::extract::State;
 use hyper::StatusCode;
-use oracled_actors::cache::{Register, Registered};
+use oracled_actors::verdict::cache::{Register, Registered};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::{Session, SessionId, Tier};
 use serde::{Deserialize, Serialize};

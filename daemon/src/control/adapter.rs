@@ -9,7 +9,7 @@ use crate::service::Service;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::registry::RegisterAdapter;
+use oracled_actors::ground::registry::RegisterAdapter;
 use oracled_domain::Peer;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::adapter::{Adapter, RegisteredAdapter};

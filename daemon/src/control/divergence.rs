@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use jiff::Timestamp;
-use oracled_actors::regen::AskVariance;
+use oracled_actors::verdict::regen::AskVariance;
 use oracled_domain::Event;
 use oracled_domain::verdict::divergence::{DivergenceTable, Variance};
 use oracled_store::{LogQuery, Store, StoreError};

@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
 use axum::extract::{FromRequest, Request};
-use oracled_actors::registry;
+use oracled_actors::ground::registry;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;

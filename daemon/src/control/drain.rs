@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::service::Service;
 use axum::extract::State;
 use axum::{Extension, Json};
-use oracled_actors::ingestion;
+use oracled_actors::ground::ingestion;
 use oracled_domain::Peer;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use jiff::Timestamp;
-use oracled_actors::registry::{RegistryError, SetFreshness, policy_of};
+use oracled_actors::ground::registry::{RegistryError, SetFreshness, policy_of};
 use oracled_domain::Peer;
 use oracled_domain::ground::freshness::{Freshness, FreshnessPolicy};
 use oracled_domain::ground::id::SourceId;

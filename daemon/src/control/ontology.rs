@@ -8,7 +8,7 @@ use crate::service::Service;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::registry::RegisterOntology;
+use oracled_actors::ground::registry::RegisterOntology;
 use oracled_domain::Peer;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use serde::{Deserialize, Serialize};

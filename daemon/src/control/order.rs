@@ -4,8 +4,8 @@ use crate::problem::Problem;
 use crate::service::Service;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use oracled_actors::caller::carried;
-use oracled_actors::logger::CommitError;
+use oracled_actors::audit::logger::CommitError;
+use oracled_actors::platform::caller::carried;
 use oracled_domain::{Event, Peer};
 use std::fmt::Display;
 

@@ -7,7 +7,7 @@ use crate::service::Service;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
-use oracled_actors::notifier::{DropMail, List, Requeue};
+use oracled_actors::verdict::notifier::{DropMail, List, Requeue};
 use oracled_domain::verdict::mail::Standing;
 use oracled_domain::{MailId, Peer};
 use serde::{Deserialize, Serialize};

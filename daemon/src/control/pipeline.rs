@@ -8,7 +8,7 @@ use crate::service::Service;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::registry::RegisterPipeline;
+use oracled_actors::ground::registry::RegisterPipeline;
 use oracled_domain::Peer;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};

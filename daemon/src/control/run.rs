@@ -11,7 +11,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
 use hyper::StatusCode;
-use oracled_actors::ingestion::{Approve, Cancel, Discard, RunProgress, Running, Undo};
+use oracled_actors::ground::ingestion::{Approve, Cancel, Discard, RunProgress, Running, Undo};
 use oracled_domain::base::digest::is_digit;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::Run;

@@ -8,7 +8,7 @@ use crate::service::Service;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::registry::{Confirm, Invalidate, RegisterSource, Review, ReviewSource};
+use oracled_actors::ground::registry::{Confirm, Invalidate, RegisterSource, Review, ReviewSource};
 use oracled_domain::Peer;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::base::blank::is_blank;

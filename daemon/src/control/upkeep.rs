@@ -18,11 +18,11 @@ use axum::{Extension, Json};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
 use jiff::Timestamp;
-use oracled_actors::caller::carried;
-use oracled_actors::ingestion::{
+use oracled_actors::ground::ingestion::{
     Prune, PruneOutcome, Pull, PullOutcome, Rebuild, RebuildOutcome, VerifiedSource, Verify,
 };
-use oracled_actors::queries::StillWaiting;
+use oracled_actors::ground::queries::StillWaiting;
+use oracled_actors::platform::caller::carried;
 use oracled_domain::audit::event::{ReadKind, ReadOutcome};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::SourceId;
@@ -97,9 +97,9 @@ pub async fn pull(
                 Pulled { unchanged: true, run: None, retrieved_at: Some(retrieved_at) }
             }
             PullOutcome::Begun(begun) => {
-                let unchanged = matches!(begun, oracled_actors::ingestion::Begun::Unchanged(_));
-                let (oracled_actors::ingestion::Begun::Started(run)
-                | oracled_actors::ingestion::Begun::Unchanged(run)) = begun;
+                let unchanged = matches!(begun, oracled_actors::ground::ingestion::Begun::Unchanged(_));
+                let (oracled_actors::ground::ingestion::Begun::Started(run)
+                | oracled_actors::ground::ingestion::Begun::Unchanged(run)) = begun;
                 Pulled { unchanged, run: Some(*run), retrieved_at: None }
             }
         }))

@@ -8,7 +8,7 @@ use crate::service::Service;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::registry::{RegisterWorkflow, RegistryError, check_workflow};
+use oracled_actors::ground::registry::{RegisterWorkflow, RegistryError, check_workflow};
 use oracled_domain::Peer;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::source::{AdapterId, OracleTier, ReviewStatus};

@@ -3,7 +3,7 @@
 use super::output::{json, pairs};
 use super::{CtlError, Options, segment};
 use hyper::Method;
-use oracled_actors::queries::RecordAnswer;
+use oracled_actors::ground::queries::RecordAnswer;
 use oracled_domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
 use std::io::Write;
 

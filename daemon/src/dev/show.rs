@@ -7,7 +7,7 @@ use crate::control::divergence::Divergences;
 use crate::ctl::divergence::counted;
 use crate::ctl::log::for_people;
 use crate::ctl::output::on_one_line;
-use oracled_actors::queries::ChangesPage;
+use oracled_actors::ground::queries::ChangesPage;
 use oracled_domain::verdict::health::HealthStatus;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -9,7 +9,7 @@ use crate::client::{Answer, Client};
 use anyhow::Context;
 use hyper::Method;
 use oracled_actors::Clock;
-use oracled_actors::clock::monotonic;
+use oracled_actors::platform::clock::monotonic;
 use serde_json::Value;
 use std::io::Write;
 use std::time::Duration;

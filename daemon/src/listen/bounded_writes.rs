@@ -1,6 +1,6 @@
 //! A connection whose peer must go on reading.
 
-use oracled_actors::clock::stopwatch;
+use oracled_actors::platform::clock::stopwatch;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The rate at which connections are accepted.
 
-use oracled_actors::clock::stopwatch;
+use oracled_actors::platform::clock::stopwatch;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 

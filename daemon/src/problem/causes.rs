@@ -2,15 +2,15 @@
 
 use super::{GroundProblem, Problem};
 use oracled_actors::NoAnswer;
-use oracled_actors::cache::CacheError;
-use oracled_actors::crosscheck::GateError;
-use oracled_actors::logger::CommitError;
-use oracled_actors::notifier::OutboxError;
-use oracled_actors::oracle_health::SteerError;
-use oracled_actors::rate_limiter::Limited;
-use oracled_actors::regen::Failed;
+use oracled_actors::audit::logger::CommitError;
 use oracled_actors::rules::RulesError;
 use oracled_actors::upstream::ModelError;
+use oracled_actors::upstream::oracle_health::SteerError;
+use oracled_actors::verdict::cache::CacheError;
+use oracled_actors::verdict::crosscheck::GateError;
+use oracled_actors::verdict::notifier::OutboxError;
+use oracled_actors::verdict::rate_limiter::Limited;
+use oracled_actors::verdict::regen::Failed;
 use oracled_domain::SessionId;
 use oracled_store::StoreError;
 

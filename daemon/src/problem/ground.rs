@@ -3,10 +3,10 @@
 use super::Problem;
 use super::verification::of_verification;
 use hyper::StatusCode;
-use oracled_actors::fact_sources::{FactsCause, FactsError};
-use oracled_actors::ingestion::IngestionError;
-use oracled_actors::queries::QueryError;
-use oracled_actors::registry::RegistryError;
+use oracled_actors::ground::ingestion::IngestionError;
+use oracled_actors::ground::queries::QueryError;
+use oracled_actors::ground::registry::RegistryError;
+use oracled_actors::rules::fact_sources::{FactsCause, FactsError};
 use oracled_domain::ground::source::BadSource;
 use oracled_domain::rules::sourced::NoFacts;
 

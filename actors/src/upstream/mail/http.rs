@@ -1,9 +1,9 @@
 //! The mail service that is asked by HTTP: `POST /send-verdict-email`.
 
 use super::MailService;
-use crate::clock::Clock;
-use crate::oracle_health::Probe;
+use crate::platform::clock::Clock;
 use crate::upstream::http::Head;
+use crate::upstream::oracle_health::Probe;
 use crate::upstream::{BadEndpoint, BoxFuture, Endpoint, Failure, Kind};
 use jiff::SignedDuration;
 use oracled_domain::verdict::divergence::OriginalLabel;

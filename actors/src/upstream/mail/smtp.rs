@@ -2,9 +2,9 @@
 
 use super::MailService;
 use super::letter::letter;
-use crate::oracle_health::Probe;
 use crate::upstream::BoxFuture;
 use crate::upstream::http::is_shortage;
+use crate::upstream::oracle_health::Probe;
 use lettre::message::Mailbox;
 use lettre::message::header::ContentType;
 use lettre::transport::smtp::Error;

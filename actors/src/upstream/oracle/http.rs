@@ -2,7 +2,7 @@
 
 use super::verified::Came;
 use super::{LiveAnswer, LiveAsk, LiveOracle};
-use crate::clock::{Clock, monotonic};
+use crate::platform::clock::{Clock, monotonic};
 use crate::upstream::call::{RETRIES_MAX, pauses, wait};
 use crate::upstream::http::read;
 use crate::upstream::web::{

@@ -5,7 +5,7 @@ mod signatures;
 mod verification;
 
 use super::*;
-use crate::clock::Clock;
+use crate::platform::clock::Clock;
 use crate::upstream::web::Bound;
 use crate::upstream::web::testing::{Do, Server, say, status, whole};
 use base64::Engine as _;

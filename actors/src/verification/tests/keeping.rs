@@ -2,7 +2,7 @@
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, key, live, thing, with_scene};
-use crate::registry::Invalidate;
+use crate::ground::registry::Invalidate;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use jiff::{SignedDuration, Timestamp};

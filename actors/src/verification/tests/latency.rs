@@ -5,10 +5,10 @@ use super::upstream::{
     Act, Says, Scene, adapter, after_s, candidate, keep, kept_at, live, thing, timed, two_sources,
     with_scene, written,
 };
-use crate::oracle_health::Statuses;
-use crate::registry::RegisterOntology;
+use crate::ground::registry::RegisterOntology;
 use crate::system::System;
 use crate::testing::ground::PEER;
+use crate::upstream::oracle_health::Statuses;
 use crate::verification::{Verify, VerifyError};
 use jiff::SignedDuration;
 use oracled_domain::verdict::health::Status;

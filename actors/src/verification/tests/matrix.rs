@@ -6,8 +6,8 @@
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, candidate, keep, kept_at, live, thing, with_scene};
-use crate::oracle_health::{Action, Steer};
 use crate::testing::ground::PEER;
+use crate::upstream::oracle_health::{Action, Steer};
 use crate::verification::source::watched_as;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;

@@ -1,6 +1,6 @@
 //! Sources with a few values each, and workflows over them.
 
-use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource, Review, ReviewSource};
+use crate::ground::registry::{RegisterOntology, RegisterPipeline, RegisterSource, Review, ReviewSource};
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested};
 use crate::verification::{Verify, VerifyError};

@@ -6,8 +6,8 @@
 //! if so, a task is woken, and a runtime that has a task to run stays where it is. The system's clock follows the runtime's.
 
 use super::support::{says, source, source_id, with, workflow};
-use crate::logger::Log;
-use crate::registry::RegisterAdapter;
+use crate::audit::logger::Log;
+use crate::ground::registry::RegisterAdapter;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::testing::{Hand, Outside, World, start};

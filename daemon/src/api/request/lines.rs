@@ -6,7 +6,7 @@ use crate::service::Service;
 use axum::body::Body;
 use axum::extract::Request;
 use http_body_util::BodyExt;
-use oracled_actors::clock::monotonic;
+use oracled_actors::platform::clock::monotonic;
 use std::mem;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
-use oracled_actors::caller::carried;
+use oracled_actors::platform::caller::carried;
 use oracled_actors::rules::Evaluate;
 use oracled_domain::rules::{Evaluation, Settings};
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@ use crate::control::run::Seen;
 use crate::ctl::{CtlError, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use oracled_actors::Clock;
-use oracled_actors::ingestion::RunProgress;
+use oracled_actors::ground::ingestion::RunProgress;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::run::RunState;
 use std::pin::pin;

@@ -3,7 +3,7 @@
 use crate::control::run::Seen;
 use crate::ctl::CtlError;
 use crate::ctl::output::{by_whom, on_one_line, pairs, short};
-use oracled_actors::ingestion::{Phase, RunProgress};
+use oracled_actors::ground::ingestion::{Phase, RunProgress};
 use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::gates::Effect;
 use oracled_domain::ground::rejection::Rule;

@@ -11,7 +11,7 @@ use super::tally::Tally;
 use crate::client::{AnswerLines, Client, ClientError, PATIENCE};
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use oracled_actors::clock::monotonic;
+use oracled_actors::platform::clock::monotonic;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use tokio::time::timeout;

@@ -7,7 +7,7 @@ use crate::control::upkeep::{PruneOrder, VerifyOrder};
 use crate::ctl::output::{count, json, on_one_line, short};
 use crate::ctl::{CtlError, Options, answer_lines, lines};
 use hyper::Method;
-use oracled_actors::ingestion::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
+use oracled_actors::ground::ingestion::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::SourceId;
 use oracled_store::ground::verify::CheckProgress;

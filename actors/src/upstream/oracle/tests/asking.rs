@@ -1,7 +1,7 @@
 //! What can happen on the way.
 
 use super::*;
-use crate::clock::monotonic;
+use crate::platform::clock::monotonic;
 use crate::upstream::web::Credential;
 use oracled_domain::verdict::health::Outcome;
 use oracled_domain::verification::{Cut, Failure};

@@ -1,0 +1,357 @@
+//! The logger: the only writer to disk.
+//!
+//! It has a thread of its own, since it blocks on the disk. Records that arrive while one group is being synced
+//! wait in the mailbox and make the next group: the more there are, the fewer syncs each of them costs.
+
+mod handle;
+mod patience;
+mod queue;
+
+pub use handle::Log;
+pub(crate) use queue::Waiting;
+
+use crate::platform::clock::{Clock, monotonic};
+use crate::platform::metrics::Metrics;
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
+};
+use jiff::Timestamp;
+use oracled_domain::Event;
+use oracled_store::{Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
+use serde::Serialize;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+
+/// The most records that are made durable at once.
+const GROUP_MAX: usize = 512;
+/// How often the mirror and the high-water mark are synced, and a failed journal is tried again.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Why a record was not committed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// A row it relied on was changed meanwhile; nothing was written.
+    #[error("{0:?} was changed meanwhile")]
+    Stale(RowKey),
+    /// The disk does not take it, or the logger failed over it: nothing may be delivered.
+    #[error("the log cannot be written: {0}")]
+    Unavailable(String),
+}
+
+/// How the journal is doing, for whoever watches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+pub struct JournalReport {
+    /// What it holds.
+    #[serde(skip)]
+    pub counts: Counts,
+    /// Why it takes no records now, and since when.
+    pub failure: Option<(String, Timestamp)>,
+    /// Why it takes no new work now, for lack of free space, and since when; it takes other records.
+    pub low_space: Option<(String, Timestamp)>,
+    /// Why `oracle_log.jsonl` lags behind it.
+    pub mirror_lag: Option<String>,
+    /// How many entries went to the service log instead.
+    pub fallback_entries: u64,
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct Logger {
+    /// Gone once the logger is closed.
+    journal: Option<Journal>,
+    pending: Vec<Pending>,
+    failed_at: Option<Timestamp>,
+    low_space: Option<(String, Timestamp)>,
+    report: watch::Sender<JournalReport>,
+    /// Told when the store cannot be trusted any more.
+    abandon: watch::Sender<Option<String>>,
+    fallback_entries: Arc<AtomicU64>,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+#[derive(Debug)]
+struct Pending {
+    record: Arc<Record>,
+    reply: oneshot::Sender<Result<Receipt, CommitError>>,
+}
+
+/// Makes a record durable.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Receipt, CommitError>")]
+struct Commit(Arc<Record>);
+
+/// Opens `oracle_log.jsonl` anew after a rotation.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), String>")]
+struct ReopenMirror;
+
+/// Notes that the store was found damaged, for the next start to look at all of it.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), String>")]
+struct Doubt;
+
+/// Puts everything on the disk and takes no more.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Close;
+
+impl Logger {
+    pub(crate) fn new(
+        journal: Journal,
+        report: watch::Sender<JournalReport>,
+        abandon: watch::Sender<Option<String>>,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        let journal = Some(journal);
+        let (pending, fallback_entries) = (Vec::new(), Arc::default());
+        let (failed_at, low_space) = (None, None);
+        Self { journal, pending, failed_at, low_space, report, abandon, fallback_entries, clock, metrics }
+    }
+
+    /// Commits what is pending, as one group or as many as it takes.
+    fn flush(&mut self) {
+        while !self.pending.is_empty() {
+            let rest = self.pending.split_off(self.pending.len().min(GROUP_MAX));
+            let mut group = mem::replace(&mut self.pending, rest);
+            while !group.is_empty() {
+                group = self.commit(group);
+            }
+        }
+        self.publish();
+    }
+
+    /// Commits as much of a group as the journal takes at once, and hands back the rest.
+    fn commit(&mut self, mut group: Vec<Pending>) -> Vec<Pending> {
+        let Some(journal) = &mut self.journal else {
+            for Pending { reply, .. } in group {
+                drop(reply.send(Err(CommitError::Unavailable("the daemon is stopping".into()))));
+            }
+            return Vec::new();
+        };
+        let records: Vec<_> = group.iter().map(|pending| Arc::clone(&pending.record)).collect();
+        let began = monotonic();
+        match journal.commit(&records) {
+            Ok(outcomes) => {
+                let rest = group.split_off(outcomes.len());
+                self.metrics.commit_seconds.observe(began.elapsed().as_secs_f64());
+                self.metrics
+                    .group_records
+                    .observe(f64::from(u32::try_from(outcomes.len()).unwrap_or(u32::MAX)));
+                self.metrics.committed_records.inc_by(outcomes.len() as u64);
+                for (Pending { reply, .. }, outcome) in group.into_iter().zip(outcomes) {
+                    // the asker may be gone; what it asked for is done all the same
+                    drop(reply.send(outcome.map_err(CommitError::from)));
+                }
+                return rest;
+            }
+            // one record may be too large for the room that is left: the others need not wait for that
+            Err(_) if journal.failure().is_none() && records.len() > 1 => {
+                for pending in group {
+                    self.commit(vec![pending]);
+                }
+            }
+            Err(error) => {
+                self.failed(&error);
+                for Pending { reply, .. } in group {
+                    drop(reply.send(Err(CommitError::Unavailable(error.to_string()))));
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    fn failed(&mut self, error: &StoreError) {
+        let takes_others = self.journal.as_ref().is_some_and(|journal| journal.failure().is_none());
+        if self.failed_at.is_none() && !takes_others {
+            tracing::error!(%error, "the journal takes no more entries");
+            self.failed_at = Some(self.clock.now());
+        }
+    }
+
+    fn tick(&mut self) {
+        if self.failed_at.is_some() {
+            self.recover();
+        }
+        self.check_space();
+        if let Some(journal) = &mut self.journal {
+            journal.settle();
+            // it may have failed to reopen the database
+            if let Some(cause) = journal.failure().map(String::from) {
+                self.failed(&StoreError::Unavailable { cause });
+            }
+        }
+        self.publish();
+    }
+
+    /// Checks whether new work is taken; once it is again, an entry says how long it was not.
+    fn check_space(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        let now = self.clock.now();
+        match (journal.low_space(), self.low_space.take()) {
+            (Some(cause), None) => {
+                tracing::error!(cause, "no new work is taken: too little disk space is free");
+                self.low_space = Some((cause, now));
+            }
+            (Some(cause), Some((_, since))) => self.low_space = Some((cause, since)),
+            (None, Some((cause, failed_at))) if self.failed_at.is_none() => {
+                tracing::info!("new work is taken again: enough disk space is free");
+                self.log_recovery(cause, failed_at);
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn log_recovery(&mut self, cause: String, failed_at: Timestamp) {
+        let Some(journal) = &mut self.journal else { return };
+        let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
+        let timestamp = self.clock.now();
+        let recovered = Event::StorageRecovered { cause, failed_at, fallback_entries, timestamp };
+        match journal.commit(&[Record::from(recovered)]) {
+            Ok(_) => drop(self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed)),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Tries to write again; the log itself then tells of the gap.
+    fn recover(&mut self) {
+        let (Some(journal), Some(failed_at)) = (&mut self.journal, self.failed_at) else { return };
+        let cause = journal.failure().unwrap_or_default().to_owned();
+        let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
+        let timestamp = self.clock.now();
+        let recovered = Event::StorageRecovered { cause, failed_at, fallback_entries, timestamp };
+        let tried = journal.recover().and_then(|()| journal.commit(&[Record::from(recovered)]));
+        match tried {
+            Ok(_) => {
+                tracing::info!(fallback_entries, "the journal takes entries again");
+                self.failed_at = None;
+                self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
+            }
+            Err(error @ (StoreError::Unavailable { .. } | StoreError::Io { .. })) => {
+                tracing::debug!(%error, "the journal is still unavailable");
+            }
+            // what was opened again is not what was promised: nothing of it must be served
+            Err(error) => drop(self.abandon.send_replace(Some(error.to_string()))),
+        }
+    }
+
+    fn publish(&self) {
+        let Some(journal) = &self.journal else { return };
+        let report = JournalReport {
+            counts: journal.counts(),
+            failure: journal.failure().map(String::from).zip(self.failed_at),
+            low_space: self.low_space.clone(),
+            mirror_lag: journal.mirror_lag().map(String::from),
+            fallback_entries: self.fallback_entries.load(Ordering::Relaxed),
+        };
+        self.report.send_if_modified(|last| {
+            let changed = *last != report;
+            *last = report;
+            changed
+        });
+    }
+}
+
+impl From<Refused> for CommitError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Stale(row) => Self::Stale(row),
+            Refused::LowSpace(cause) => Self::Unavailable(cause),
+            Refused::Unlogged => Self::Unavailable(refused.to_string()),
+        }
+    }
+}
+
+impl JournalReport {
+    /// Why no new work is taken, and since when.
+    #[must_use]
+    pub const fn takes_no_work(&self) -> Option<&(String, Timestamp)> {
+        match &self.failure {
+            Some(failure) => Some(failure),
+            None => self.low_space.as_ref(),
+        }
+    }
+}
+
+impl Actor for Logger {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        self.check_space();
+        self.publish();
+        ctx.run_interval(TICK, |logger, _| logger.tick());
+    }
+}
+
+impl actix::Supervised for Logger {
+    fn restarting(&mut self, _: &mut Context<Self>) {
+        // whoever waits for these is told that they failed
+        self.pending.clear();
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.distrust()
+        {
+            self.failed(&error);
+        }
+    }
+}
+
+impl Handler<Commit> for Logger {
+    type Result = ResponseFuture<Result<Receipt, CommitError>>;
+
+    fn handle(&mut self, Commit(record): Commit, ctx: &mut Context<Self>) -> Self::Result {
+        let (reply, outcome) = oneshot::channel();
+        self.pending.push(Pending { record, reply });
+        if self.pending.len() == 1 {
+            // actix polls this behind the whole mailbox, so that all that waits there joins the group
+            ctx.spawn(async {}.into_actor(self).map(|(), logger, _| logger.flush()));
+        }
+        Box::pin(async move {
+            outcome
+                .await
+                .unwrap_or_else(|_| Err(CommitError::Unavailable("the logger failed over it".into())))
+        })
+    }
+}
+
+impl Handler<ReopenMirror> for Logger {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, _: ReopenMirror, _: &mut Context<Self>) -> Self::Result {
+        let reopened = self.journal.as_mut().map_or(Ok(()), Journal::reopen_mirror);
+        reopened.map_err(|error| error.to_string())
+    }
+}
+
+impl Handler<Doubt> for Logger {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, _: Doubt, _: &mut Context<Self>) -> Self::Result {
+        let noted = self.journal.as_mut().map_or(Ok(()), Journal::doubt);
+        noted.map_err(|error| error.to_string())
+    }
+}
+
+impl Handler<Close> for Logger {
+    type Result = MessageResult<Close>;
+
+    fn handle(&mut self, _: Close, _: &mut Context<Self>) -> Self::Result {
+        self.flush();
+        self.journal = None;
+        MessageResult(())
+    }
+}
+
+crate::platform::door::asked_through_a_door!(Logger);
+
+impl Logger {
+    pub(crate) fn fallback_entries(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.fallback_entries)
+    }
+}
+
+#[cfg(test)]
+mod tests;

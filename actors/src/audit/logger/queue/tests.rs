@@ -1,0 +1,109 @@
+use super::{GROUP_MAX, GROUP_WAIT, QUEUED_MAX};
+use crate::audit::logger::CommitError;
+use crate::platform::caller::called_by;
+use crate::testing::{World, logged, with_world};
+use oracled_domain::{Caller, Event, Peer};
+use oracled_store::{LogLine, LogQuery, Store};
+use serde_json::{Value, json};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::task::unconstrained;
+use tokio::time::sleep;
+
+fn stopped() -> Event {
+    Event::ServiceStopped { timestamp: "2026-11-20T10:00:00Z".parse().expect("a time") }
+}
+
+fn caller(request_id: &str) -> Caller {
+    Caller { peer: Peer { uid: 1, gid: 2, pid: Some(3) }, request_id: request_id.into() }
+}
+
+fn lines(store: &Store) -> Vec<Value> {
+    let lines = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read");
+    lines.iter().map(|LogLine { json, .. }| serde_json::from_str(json).expect("it is JSON")).collect()
+}
+
+#[test]
+fn queued_entries_are_committed_as_one_group_each_with_its_caller() {
+    with_world(|World { system, .. }| async move {
+        for request_id in ["r-1", "r-2"] {
+            called_by(caller(request_id), system.log.append(stopped())).await.expect("it is queued");
+        }
+        system.log.append(stopped()).await.expect("it is queued");
+        assert!(logged(&system.store).is_empty(), "an append does not wait for the commit");
+        sleep(GROUP_WAIT + Duration::from_millis(200)).await;
+        let lines = lines(&system.store);
+        let callers: Vec<_> = lines.iter().map(|line| line.get("caller").cloned()).collect();
+        let named = |request_id| Some(json!({"uid": 1, "gid": 2, "pid": 3, "request_id": request_id}));
+        assert_eq!(callers, [named("r-1"), named("r-2"), None]);
+        let query = LogQuery { request_id: Some("r-2".into()), limit: 9, ..LogQuery::default() };
+        let found = system.store.log(&query).expect("the log is read");
+        assert_eq!(found.iter().map(|line| line.seq).collect::<Vec<_>>(), [2]);
+    });
+}
+
+#[test]
+fn a_full_group_is_committed_before_its_wait_is_over() {
+    with_world(|World { system, .. }| async move {
+        for _ in 0..GROUP_MAX {
+            system.log.append(stopped()).await.expect("it is queued");
+        }
+        // the report changes with the commit
+        let committed =
+            |report: &crate::audit::logger::JournalReport| report.counts.entries == GROUP_MAX as u64;
+        let mut report = system.log.report();
+        report.wait_for(committed).await.expect("the logger reports");
+    });
+}
+
+#[test]
+fn closing_the_log_commits_what_is_queued() {
+    with_world(|World { system, .. }| async move {
+        for _ in 0..3 {
+            system.log.append(stopped()).await.expect("it is queued");
+        }
+        system.log.close().await;
+        assert_eq!(logged(&system.store).len(), 3);
+    });
+}
+
+#[test]
+fn a_full_queue_makes_appends_wait_and_drops_no_entry() {
+    with_world(|World { system, .. }| async move {
+        let count = QUEUED_MAX + 2 * GROUP_MAX;
+        let log = system.log.clone();
+        let mut all = pin!(unconstrained(async {
+            for _ in 0..count {
+                log.append(stopped()).await.expect("it is queued");
+            }
+        }));
+        // the writer does not run within one poll
+        let fit_at_once = poll_fn(|cx| Poll::Ready(all.as_mut().poll(cx).is_ready())).await;
+        assert!(!fit_at_once, "{count} entries fit at once");
+        all.await;
+        system.log.flush().await;
+        assert_eq!(logged(&system.store).len(), count);
+    });
+}
+
+#[test]
+fn an_append_to_a_failed_journal_is_refused_and_in_the_service_log() {
+    with_world(|world| async move {
+        let log = &world.system.log;
+        world.break_store();
+        called_by(caller("r-1"), log.append(stopped())).await.expect("the failure is not known yet");
+        log.flush().await;
+        let mut report = log.report();
+        report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
+        let refused = called_by(caller("r-2"), log.append(stopped())).await;
+        assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
+        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        let lines: Vec<Value> =
+            lines.iter().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+        let ids: Vec<_> = lines.iter().map(|line| &line["caller"]["request_id"]).collect();
+        assert_eq!(ids, [&json!("r-1"), &json!("r-2")]);
+        assert!(lines.iter().all(|line| line["log_fallback"] == true), "{lines:?}");
+    });
+}

@@ -1,0 +1,130 @@
+use crate::audit::logger::CommitError;
+use crate::testing::{World, logged, with_world};
+use oracled_domain::audit::event::Severity;
+use oracled_domain::{Event, GatePath};
+use std::time::Duration;
+
+fn stopped() -> Event {
+    Event::ServiceStopped { timestamp: "2026-11-20T10:00:00Z".parse().expect("a time") }
+}
+
+#[test]
+fn records_that_arrive_together_are_made_durable_together() {
+    with_world(|World { system, .. }| async move {
+        let asked: Vec<_> = (0..64)
+            .map(|_| {
+                let log = system.log.clone();
+                actix_rt::spawn(async move { log.commit(stopped().into()).await })
+            })
+            .collect();
+        let mut seqs = Vec::new();
+        for asked in asked {
+            seqs.push(asked.await.expect("the asker lives").expect("it is committed").first_seq);
+        }
+        assert_eq!(seqs, (1..=64).collect::<Vec<_>>(), "in the order they were asked");
+        let mut metrics = String::new();
+        let mut registry = prometheus_client::registry::Registry::default();
+        system.metrics.register(&mut registry);
+        prometheus_client::encoding::text::encode(&mut metrics, &registry).expect("it is text");
+        let count = |name: &str| {
+            let line = metrics.lines().find(|line| line.starts_with(name)).expect("it is counted");
+            line.rsplit(' ').next().and_then(|n| n.parse::<f64>().ok()).expect("a number")
+        };
+        assert_eq!(count("journal_records_total"), 64.0);
+        assert!(count("journal_group_records_count") < 16.0, "{metrics}");
+    });
+}
+
+#[test]
+fn records_of_megabytes_that_arrive_together_are_all_committed_in_order() {
+    with_world(|World { system, .. }| async move {
+        let long = Event::CrosscheckError {
+            session_id: "long".parse().expect("an id"),
+            path: GatePath::Submit,
+            level: Severity::Error,
+            cause: "x".repeat(3 * 1024 * 1024),
+            timestamp: "2026-11-20T10:00:00Z".parse().expect("a time"),
+        };
+        // more than one group may have
+        let asked: Vec<_> = (0..8)
+            .map(|_| {
+                let (log, record) = (system.log.clone(), long.clone().into());
+                actix_rt::spawn(async move { log.commit(record).await })
+            })
+            .collect();
+        for (seq, asked) in (1..).zip(asked) {
+            let receipt = asked.await.expect("the asker lives").expect("it is committed");
+            assert_eq!((receipt.first_seq, receipt.last_seq), (seq, seq));
+        }
+    });
+}
+
+#[test]
+fn an_entry_that_the_journal_does_not_take_goes_to_the_service_log_whole() {
+    with_world(|world| async move {
+        let log = &world.system.log;
+        world.break_store();
+        let error = log.commit(stopped().into()).await.expect_err("the disk does not take it");
+        assert!(matches!(error, CommitError::Unavailable(_)), "{error}");
+        let again = log.commit(stopped().into()).await.expect_err("nor this");
+        assert!(matches!(again, CommitError::Unavailable(_)), "{again}");
+        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        assert_eq!(lines.len(), 2);
+        let line: serde_json::Value = serde_json::from_str(&lines[0]).expect("a line of JSON");
+        assert_eq!(line["log_fallback"], true);
+        assert_eq!(line["event"], "service_stopped");
+        assert_eq!(line["timestamp"], "2026-11-20T10:00:00Z");
+        assert!(line["fallback_cause"].as_str().is_some_and(|cause| !cause.is_empty()));
+        let mut report = log.report();
+        report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
+
+        world.mend_store();
+        let mended = report.wait_for(|report| report.failure.is_none());
+        tokio::time::timeout(Duration::from_secs(30), mended)
+            .await
+            .expect("in time")
+            .expect("the logger reports");
+        log.commit(stopped().into()).await.expect("it is taken again");
+        let events = logged(&world.system.store);
+        assert_eq!(events.last().map(String::as_str), Some("service_stopped"));
+        assert!(events.contains(&"storage_recovered".to_owned()), "the log tells of the gap: {events:?}");
+    });
+}
+
+#[test]
+fn a_logger_that_panics_loses_nothing_that_it_acknowledged() {
+    with_world(|World { system, fallback_lines, .. }| async move {
+        let mut acknowledged = 0;
+        let mut lost = 0;
+        for round in 0..8 {
+            let asked: Vec<_> = (0..8)
+                .map(|_| {
+                    let log = system.log.clone();
+                    actix_rt::spawn(async move { log.commit(stopped().into()).await })
+                })
+                .collect();
+            if round % 2 == 1 {
+                system.log.door().ask(crate::InjectPanic).await.expect_err("it panics");
+            }
+            for asked in asked {
+                match asked.await.expect("the asker lives") {
+                    Ok(_) => acknowledged += 1,
+                    Err(_) => lost += 1,
+                }
+            }
+        }
+        let logged = logged(&system.store).len();
+        assert!(logged >= acknowledged && acknowledged + lost == 64, "{logged} {acknowledged} {lost}");
+        assert_eq!(fallback_lines.lock().expect("nobody panicked").len(), lost, "each is told");
+        assert_eq!(system.log.door().report().restarts, 4);
+    });
+}
+
+#[test]
+fn a_closed_logger_takes_nothing_more() {
+    with_world(|World { system, .. }| async move {
+        system.log.commit(stopped().into()).await.expect("it is committed");
+        system.log.close().await;
+        assert!(system.log.commit(stopped().into()).await.is_err());
+    });
+}

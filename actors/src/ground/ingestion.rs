@@ -1,0 +1,417 @@
+//! Ingestion: how a source's payload becomes records (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline").
+//!
+//! A run is a task of its own, one a source at a time and so many at once. Its payload is in the archive before it begins,
+//! so that a run that was cut short goes on from there at the next start; what it has written by then counts for nothing.
+
+mod archiving;
+mod coverage;
+mod deciding;
+mod ending;
+mod error;
+mod flight;
+mod flights;
+mod progress;
+pub mod pull;
+mod pulling;
+mod reading;
+mod rebuild;
+pub mod schedule;
+pub mod slices;
+mod upkeep;
+
+pub use archiving::{ARCHIVING, Archiving, NotArchived};
+pub use error::IngestionError;
+pub use progress::{Phase, RunProgress};
+pub use pulling::PullOutcome;
+pub(crate) use pulling::check as check_retrieval;
+pub use rebuild::RebuildOutcome;
+pub use upkeep::{PruneOutcome, VerifiedRun, VerifiedSource};
+
+use crate::audit::logger::Log;
+use crate::ground::registry::Desk;
+use crate::platform::clock::Clock;
+use crate::platform::metrics::Metrics;
+use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
+use flights::Flights;
+use jiff::Timestamp;
+use oracled_domain::Peer;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::run::Run;
+use oracled_store::Store;
+use oracled_store::ground::archive::Archived;
+use oracled_store::ground::verify::CheckProgress;
+use pull::Puller;
+use pulling::{Pulls, Wanted};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Schedules are looked at so often; they are to the minute.
+const SCHEDULES_LOOKED_AT: Duration = Duration::from_secs(5);
+
+/// What is configured.
+#[derive(Debug)]
+pub struct IngestionConfig {
+    /// So many runs go on at once; others wait.
+    pub runs_at_once: usize,
+    /// What bounds the reading of a payload.
+    pub limits: slices::Limits,
+    /// Whoever pulls.
+    pub puller: Arc<Puller>,
+    /// How long a stale answer waits for a refresh.
+    pub refresh_wait: Duration,
+}
+
+/// Begins a run over a payload that is in the archive.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<Begun, IngestionError>")]
+pub struct Begin {
+    /// By which pipeline.
+    pub pipeline_id: PipelineId,
+    /// What the source calls this version.
+    pub version: String,
+    /// When the source released it.
+    pub released_at: Timestamp,
+    /// Whether it may take the place of what was read as this version before, though it is another payload or release.
+    pub replace: bool,
+    /// The payload.
+    pub payload: Archived,
+    /// Where it was pulled from.
+    pub source_url: Option<String>,
+    /// When its source was asked for it, where it was pulled.
+    pub retrieved_at: Option<Timestamp>,
+    /// The number of invalidations of the source when the pull began; `None` for a submitted payload.
+    pub invalidation_count: Option<u64>,
+    /// Who asks for it, in words.
+    pub requested_by: String,
+    /// Who asks for it, where that is a process.
+    pub peer: Option<Peer>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone)]
+pub enum Begun {
+    /// It goes on.
+    Started(Box<Run>),
+    /// The same run was completed before, or is held. Nothing changes.
+    Unchanged(Box<Run>),
+}
+
+/// Ends a run before it is done: nothing of it becomes visible, and no start goes on with it.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), IngestionError>")]
+pub struct Cancel {
+    /// Which.
+    pub run_id: Sha256Hex,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
+/// Approves a held run: its payload is read again, and its records become visible.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Run, IngestionError>")]
+pub struct Approve {
+    /// The id of the run.
+    pub run_id: Sha256Hex,
+    /// The operator's reason.
+    pub reason: String,
+    /// The operator.
+    pub peer: Peer,
+}
+
+/// Discards a held run. Its records never become visible.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Run, IngestionError>")]
+pub struct Discard {
+    /// The id of the run.
+    pub run_id: Sha256Hex,
+    /// The operator's reason.
+    pub reason: String,
+    /// The operator.
+    pub peer: Peer,
+}
+
+/// Takes a completed run back. Returns the new run that does so.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Run, IngestionError>")]
+pub struct Undo {
+    /// The id of the run.
+    pub run_id: Sha256Hex,
+    /// The operator's reason.
+    pub reason: String,
+    /// The operator.
+    pub peer: Peer,
+}
+
+/// Pulls a pipeline's payload and begins its run.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<PullOutcome, IngestionError>")]
+pub struct Pull {
+    /// Which pipeline.
+    pub pipeline_id: PipelineId,
+    /// Who asks for it, in words.
+    pub requested_by: String,
+    /// Who asks for it.
+    pub peer: Option<Peer>,
+}
+
+/// Pulls what a source has now, and waits until that is visible, or has come to nothing. However many ask, it is pulled
+/// once; and where that has brought nothing, not again for a while.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), IngestionError>")]
+pub struct Refresh(pub SourceId);
+
+/// Takes the content of what had ceased to hold out of a source, and the payloads that nothing needs then. Provenance stays.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<PruneOutcome, IngestionError>")]
+pub struct Prune {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// What had ceased to hold before then; as long ago as its pipelines keep it where nothing is said.
+    pub before: Option<Timestamp>,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
+/// Makes the files of a source anew that are damaged or gone, out of its archived payloads. What it says stays the same.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<RebuildOutcome, IngestionError>")]
+pub struct Rebuild {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
+/// Returns whether a check continues. It is called at least every 256 KiB, on the thread of the check, and may sleep.
+pub type Proceed = Arc<dyn Fn(CheckProgress) -> bool + Send + Sync>;
+
+/// Compares the stored data of a source with its digests.
+#[derive(Message)]
+#[rtype(result = "Result<VerifiedSource, IngestionError>")]
+pub struct Verify {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// Only this run.
+    pub run_id: Option<Sha256Hex>,
+    /// Returns whether the check continues.
+    pub proceed: Proceed,
+}
+
+impl fmt::Debug for Verify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { oracle_id, run_id, .. } = self;
+        f.debug_struct("Verify").field("oracle_id", oracle_id).field("run_id", run_id).finish_non_exhaustive()
+    }
+}
+
+/// Asks how far the runs are that go on.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<RunProgress>")]
+pub struct Running;
+
+/// While true, no scheduled pull begins.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SetDraining(pub bool);
+
+/// Has all runs end, so that the next start goes on with them, and whoever writes files anew; answers once they have.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Rest;
+
+/// The actor.
+#[derive(Debug)]
+pub struct Ingestion {
+    shop: Arc<Shop>,
+}
+
+/// What every run needs.
+#[derive(Debug)]
+struct Shop {
+    store: Store,
+    log: Log,
+    clock: Clock,
+    metrics: Metrics,
+    limits: slices::Limits,
+    flights: Arc<Flights>,
+    places: Semaphore,
+    puller: Arc<Puller>,
+    pulls: Pulls,
+    /// Whether the daemon is draining: no scheduled pull begins.
+    draining: AtomicBool,
+}
+
+impl Ingestion {
+    pub(crate) fn new(
+        config: IngestionConfig,
+        store: Store,
+        log: Log,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        let IngestionConfig { runs_at_once, limits, puller, .. } = config;
+        let places = Semaphore::new(runs_at_once);
+        let (flights, pulls, draining) = Default::default();
+        let shop = Shop { store, log, clock, metrics, limits, flights, places, puller, pulls, draining };
+        Self { shop: Arc::new(shop) }
+    }
+}
+
+impl Ingestion {
+    /// Looks at the schedules now and then.
+    fn watch_schedules(&self, ctx: &mut Context<Self>) {
+        pulling::begin_due(&self.shop);
+        ctx.run_interval(SCHEDULES_LOOKED_AT, |ingestion, _| pulling::begin_due(&ingestion.shop));
+    }
+}
+
+impl Shop {
+    /// Creates the counters of all registered sources.
+    fn expect_all(&self) {
+        match self.store.sources() {
+            Ok(sources) => {
+                sources.iter().for_each(|source| self.metrics.ingesting.expects(source.entry.oracle_id()));
+            }
+            Err(error) => {
+                tracing::error!(%error, "could not read the sources; their counters begin with their first run");
+            }
+        }
+    }
+
+    /// What changes of the registry need.
+    fn desk(&self) -> Desk {
+        Desk { store: self.store.clone(), log: self.log.clone(), clock: self.clock.clone() }
+    }
+}
+
+impl Actor for Ingestion {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        self.shop.expect_all();
+        tokio::spawn(flight::resume_all(Arc::clone(&self.shop)));
+        self.watch_schedules(ctx);
+    }
+}
+
+impl Supervised for Ingestion {
+    /// Runs are tasks of their own and go on.
+    fn restarting(&mut self, ctx: &mut Context<Self>) {
+        self.watch_schedules(ctx);
+    }
+}
+
+impl Handler<Pull> for Ingestion {
+    type Result = ResponseFuture<Result<PullOutcome, IngestionError>>;
+
+    fn handle(&mut self, message: Pull, _: &mut Context<Self>) -> Self::Result {
+        let Pull { pipeline_id, requested_by, peer } = message;
+        Box::pin(pulling::pull(Arc::clone(&self.shop), Wanted { pipeline_id, requested_by, peer }))
+    }
+}
+
+impl Handler<Prune> for Ingestion {
+    type Result = ResponseFuture<Result<PruneOutcome, IngestionError>>;
+
+    fn handle(&mut self, Prune { oracle_id, before, peer }: Prune, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(upkeep::prune(Arc::clone(&self.shop), oracle_id, before, peer))
+    }
+}
+
+impl Handler<Rebuild> for Ingestion {
+    type Result = ResponseFuture<Result<RebuildOutcome, IngestionError>>;
+
+    fn handle(&mut self, Rebuild { oracle_id, peer }: Rebuild, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(rebuild::rebuild(Arc::clone(&self.shop), oracle_id, peer))
+    }
+}
+
+impl Handler<Verify> for Ingestion {
+    type Result = ResponseFuture<Result<VerifiedSource, IngestionError>>;
+
+    fn handle(&mut self, check: Verify, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(upkeep::verify(Arc::clone(&self.shop), check))
+    }
+}
+
+impl Handler<Refresh> for Ingestion {
+    type Result = ResponseFuture<Result<(), IngestionError>>;
+
+    fn handle(&mut self, Refresh(oracle_id): Refresh, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(pulling::refresh(Arc::clone(&self.shop), oracle_id))
+    }
+}
+
+impl Handler<Begin> for Ingestion {
+    type Result = ResponseFuture<Result<Begun, IngestionError>>;
+
+    fn handle(&mut self, message: Begin, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(flight::begin(Arc::clone(&self.shop), message))
+    }
+}
+
+impl Handler<Cancel> for Ingestion {
+    type Result = ResponseFuture<Result<(), IngestionError>>;
+
+    fn handle(&mut self, Cancel { run_id, peer }: Cancel, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(flight::cancel(Arc::clone(&self.shop), run_id, peer))
+    }
+}
+
+impl Handler<Approve> for Ingestion {
+    type Result = ResponseFuture<Result<Run, IngestionError>>;
+
+    fn handle(&mut self, Approve { run_id, reason, peer }: Approve, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(deciding::approve(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
+    }
+}
+
+impl Handler<Discard> for Ingestion {
+    type Result = ResponseFuture<Result<Run, IngestionError>>;
+
+    fn handle(&mut self, Discard { run_id, reason, peer }: Discard, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(deciding::discard(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
+    }
+}
+
+impl Handler<Undo> for Ingestion {
+    type Result = ResponseFuture<Result<Run, IngestionError>>;
+
+    fn handle(&mut self, Undo { run_id, reason, peer }: Undo, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(deciding::undo(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
+    }
+}
+
+impl Handler<SetDraining> for Ingestion {
+    type Result = ();
+
+    fn handle(&mut self, SetDraining(draining): SetDraining, _: &mut Context<Self>) {
+        self.shop.draining.store(draining, Ordering::Relaxed);
+    }
+}
+
+impl Handler<Rest> for Ingestion {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Rest: Rest, _: &mut Context<Self>) -> Self::Result {
+        let shop = Arc::clone(&self.shop);
+        Box::pin(async move { shop.flights.stop().await })
+    }
+}
+
+impl Handler<Running> for Ingestion {
+    type Result = Vec<RunProgress>;
+
+    fn handle(&mut self, _: Running, _: &mut Context<Self>) -> Self::Result {
+        self.shop.flights.progress()
+    }
+}
+
+crate::platform::door::asked_through_a_door!(Ingestion);
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,303 @@
+//! A run's end: its records become visible, or it comes to nothing, in one commit.
+
+use super::archiving::ARCHIVING;
+use super::flight::{Changed, behind, changed};
+use super::progress::{Phase, Progress};
+use super::reading::Outcome;
+use super::{IngestionError, Shop};
+use crate::audit::logger::CommitError;
+use crate::ground::registry::{Decided, Desk, Ready, policy_of};
+use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
+use oracled_domain::ground::freshness::InvalidationTrigger;
+use oracled_domain::ground::gates::GateBreach;
+use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunState};
+use oracled_domain::ground::timeline::Release;
+use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_store::ground::staging::Staged;
+use oracled_store::ground::state::{Completed, SourceState};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// A run's end that the log does not take is tried again after so long.
+const END_PAUSE: Duration = Duration::from_secs(1);
+
+impl Shop {
+    /// Ends a run with what has come of it.
+    pub(super) async fn end(&self, progress: &Progress, outcome: Outcome) {
+        progress.enter(Phase::Committing);
+        let mut run = progress.run.clone();
+        run.ended_at = Some(self.clock.now());
+        let ended = match outcome {
+            Outcome::Staged { staged, ready } => match self.passed(run.clone(), *staged, &ready).await {
+                // of what the log does not take nobody knows whether it is there
+                Err(error) if !matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) => {
+                    (run.state, run.cause) = (RunState::Failed, Some(error.to_string()));
+                    self.close(run).await
+                }
+                ended => ended,
+            },
+            Outcome::EndedEarly => self.ended(run),
+            Outcome::NoSpace { cause } => {
+                (run.state, run.cause) = (RunState::Failed, Some(cause));
+                let closed = self.close(run).await;
+                self.remove_payload(&progress.run).await;
+                closed
+            }
+            Outcome::Failed { cause, counts, rows } => {
+                (run.state, run.cause, run.counts, run.rows) = (RunState::Failed, Some(cause), *counts, rows);
+                self.close(run).await
+            }
+        };
+        match ended {
+            Ok(run) => {
+                let Run { run_id, oracle_id, state, counts, cause, .. } = &run;
+                tracing::info!(%run_id, %oracle_id, state = state.as_str(), records = counts.records,
+                    rejected = counts.rejected, cause, "a run has ended, or the next start goes on with it");
+                self.metrics.ingesting.ended(&run);
+            }
+            // it stands in the store as going on: the next start reads it again
+            Err(error) => {
+                tracing::error!(run_id = %progress.run.run_id, %error, "a run's end cannot be committed");
+            }
+        }
+    }
+
+    /// Makes a run visible, or holds it if it breaks a gate of its pipeline. An approved run is not checked.
+    async fn passed(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
+        if run.decision.is_none() {
+            let (source, _) = self.desk().source(&run.oracle_id)?;
+            let gates = &ready.definition.pipeline.gates;
+            let same_payload = same_payload(&run, &source, gates.accept_same_payload);
+            run.breaches = gates.breaches(&staged.counts, same_payload);
+            run.breaches.extend(self.emptied_axes(&run, &source, &staged.counts)?);
+        }
+        if run.breaches.is_empty() || run.decision.is_some() {
+            return self.complete(run, staged, ready).await;
+        }
+        let causes: Vec<_> = run.breaches.iter().map(ToString::to_string).collect();
+        let (counts, rows) = staged.held();
+        (run.state, run.cause) = (RunState::Held, Some(causes.join("; ")));
+        (run.counts, run.rows) = (counts, Some(rows));
+        self.close(run).await
+    }
+
+    /// The axes that have no value in a snapshot and had some in the release that its pipeline brought before. Other releases
+    /// hold what has changed, which may be records without such a value.
+    fn emptied_axes(
+        &self,
+        run: &Run,
+        source: &SourceState,
+        counts: &RunCounts,
+    ) -> Result<Vec<GateBreach>, IngestionError> {
+        if !run.snapshot {
+            return Ok(Vec::new());
+        }
+        let counting = source.counting();
+        let before = counting.iter().rev().find(|completed| completed.pipeline_id == run.pipeline_id);
+        let Some((before, _)) = before.map(|before| self.store.run(&before.run_id)).transpose()?.flatten()
+        else {
+            return Ok(Vec::new());
+        };
+        let had = |axis: &String| before.counts.axes.get(axis).is_some_and(|fill| fill.records > 0);
+        let emptied = counts.axes.iter().filter(|(axis, fill)| fill.records == 0 && had(axis));
+        let breach = |(axis, _): (&String, _)| {
+            let (axis, version) = (axis.clone(), before.input.version.clone());
+            GateBreach::EmptiedAxis { axis, version }
+        };
+        Ok(emptied.map(breach).collect())
+    }
+
+    /// Makes a run visible, unless somebody has ended it.
+    async fn complete(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
+        let transformations = ready.normalizer.transformations(ready.definition.pipeline.audit);
+        let Staged { counts, rows, statements, .. } = &staged;
+        (run.state, run.counts, run.rows) = (RunState::Completed, counts.clone(), Some(rows.clone()));
+        let (now, mut before) = (self.clock.now(), None);
+        let run_id = run.run_id.clone();
+        let ended = self.commit_end(&run_id, |desk| {
+            changed(desk, &run.oracle_id.clone(), |source| {
+                run.ended_at = Some(behind(&source, now));
+                run.number = source.next_number();
+                before = Some(source.clone());
+                let source = match run.release() {
+                    Some(release) => {
+                        let completed = completed(&run, release, rows.clone());
+                        let transformations = transformations.to_vec();
+                        source.with_completed(completed, transformations, statements.clone())
+                    }
+                    None => source,
+                };
+                let entry = RunEntry { run: Box::new(run.clone()), peer: None, timestamp: now };
+                Ok(Changed { source, run: run.clone(), events: vec![Event::IngestionEnded(entry)] })
+            })
+        });
+        let is_ours = match ended.await {
+            Ok(is_ours) => is_ours,
+            Err(error) => {
+                // nobody knows whether the files are named: what is not, the next start removes
+                staged.named();
+                return Err(error);
+            }
+        };
+        if !is_ours {
+            return self.ended(run);
+        }
+        staged.named();
+        if let Some(before) = before
+            && let Err(error) = self.store.remove_replaced(&before)
+        {
+            tracing::warn!(%run_id, %error, "files that were replaced stay until the next start");
+        }
+        Ok(run)
+    }
+
+    /// A run as somebody else has ended it, or left it to the next start.
+    fn ended(&self, run: Run) -> Result<Run, IngestionError> {
+        Ok(self.store.run(&run.run_id)?.map_or(run, |(ended, _)| ended))
+    }
+
+    /// Lets go of a run's payload, where it is not to be kept.
+    pub(super) async fn let_go(&self, run: &Run) {
+        let _turn = ARCHIVING.lock().await;
+        if let Err(error) = self.store.remove_unneeded_payload(&run.input.raw_sha256, None) {
+            tracing::warn!(run_id = %run.run_id, %error, "a payload that nobody needs stays");
+        }
+    }
+
+    /// Removes the payload of a run whose begin entry was not committed. Waits until the log is writable, since the failed
+    /// commit may have been durable.
+    pub(super) async fn let_go_once_writable(&self, run: &Run) {
+        sleep(END_PAUSE).await;
+        if self.log.report().wait_for(|report| report.failure.is_none()).await.is_ok() {
+            self.let_go(run).await;
+        }
+    }
+
+    /// Removes the payload of a run that failed for lack of space, unless another run has the same.
+    async fn remove_payload(&self, run: &Run) {
+        let _turn = ARCHIVING.lock().await;
+        if let Err(error) = self.store.remove_payload_of(run) {
+            tracing::warn!(run_id = %run.run_id, %error, "could not remove the payload of a failed run");
+        }
+    }
+
+    /// Ends a run that comes to nothing, unless somebody has.
+    async fn close(&self, mut run: Run) -> Result<Run, IngestionError> {
+        held_again(&mut run);
+        let is_ours = self.commit_end(&run.run_id, |desk| self.closed(desk, &run, None)).await?;
+        if is_ours { Ok(run) } else { self.ended(run) }
+    }
+
+    /// What `end` decides, unless a run has ended.
+    pub(super) fn unless_ended(
+        &self,
+        run_id: &Sha256Hex,
+        end: impl FnOnce() -> Result<Decided<()>, IngestionError>,
+    ) -> Result<Decided<()>, IngestionError> {
+        if self.goes_on(run_id)? { end() } else { Ok(Decided::Already(())) }
+    }
+
+    /// What closes a run that comes to nothing.
+    pub(super) fn closed(
+        &self,
+        desk: &Desk,
+        run: &Run,
+        peer: Option<Peer>,
+    ) -> Result<Decided<()>, IngestionError> {
+        let timestamp = run.ended_at.unwrap_or(run.started_at);
+        changed(desk, &run.oracle_id, |source| {
+            let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp };
+            let mut events = vec![Event::IngestionEnded(entry)];
+            let mut source = match run.state {
+                RunState::Held => source.with_held(&run.run_id),
+                _ => source.with_attempt(&run.run_id),
+            };
+            let is_lost = matches!(run.state, RunState::Failed | RunState::Held);
+            if is_lost && run.source_url.is_some() && self.heeds_versions(&source) {
+                // the source has a newer version, which is not visible
+                source = source.invalidated(timestamp);
+                events.push(Event::SourceInvalidated(InvalidationEntry {
+                    oracle_id: run.oracle_id.clone(),
+                    trigger: InvalidationCause::VersionChange,
+                    detail: format!("run {} of a newer version is {}", run.run_id, run.state.as_str()),
+                    peer: None,
+                    timestamp,
+                }));
+            }
+            Ok(Changed { source, run: run.clone(), events })
+        })
+    }
+
+    /// Whether what a source has said is stale as soon as it has a newer version.
+    fn heeds_versions(&self, source: &SourceState) -> bool {
+        let ontology = self.desk().ontology(&source.entry.registration.ontology);
+        let is_version =
+            |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::VersionChange {});
+        ontology
+            .is_ok_and(|ontology| policy_of(source, &ontology).invalidation_triggers.iter().any(is_version))
+    }
+
+    /// Commits a run's end as soon as the log takes it: a disk that was full would else leave a run that seems to go on,
+    /// and does not, until the next start. Says whether the end is this one.
+    async fn commit_end(
+        &self,
+        run_id: &Sha256Hex,
+        mut end: impl FnMut(&Desk) -> Result<Decided<()>, IngestionError>,
+    ) -> Result<bool, IngestionError> {
+        let mut is_perhaps_there = false;
+        loop {
+            let desk = self.desk();
+            let ended = desk.change_or(|desk| self.unless_ended(run_id, || end(desk)));
+            match ended.await {
+                Err(IngestionError::Commit(CommitError::Unavailable(cause))) => {
+                    tracing::warn!(%run_id, cause, "a run's end waits until the log takes it");
+                }
+                // what seemed to fail is there, unless it was cancelled meanwhile
+                Ok((_, false)) if is_perhaps_there => {
+                    let run = self.store.run(run_id)?;
+                    return Ok(run.is_some_and(|(run, _)| run.state != RunState::Cancelled));
+                }
+                ended => return Ok(ended?.1),
+            }
+            is_perhaps_there = true;
+            sleep(END_PAUSE).await;
+            if self.log.report().wait_for(|report| report.failure.is_none()).await.is_err() {
+                return Err(CommitError::Unavailable("the daemon is stopping".into()).into());
+            }
+        }
+    }
+}
+
+/// A run that was approved and did not become visible is held again: it can be approved once more.
+pub(super) fn held_again(run: &mut Run) {
+    if matches!(run.state, RunState::Failed | RunState::Cancelled) && run.decision.take().is_some() {
+        run.state = RunState::Held;
+    }
+}
+
+/// Another version of the source with the payload of `run`, where that is a sign of a mistake: somebody has submitted, or
+/// published, the wrong file, or the version was undone.
+fn same_payload(run: &Run, source: &SourceState, is_accepted: bool) -> Option<String> {
+    let is_mistaken = |completed: &&Completed| {
+        completed.raw_sha256 == run.input.raw_sha256
+            && completed.release.undoes.is_none()
+            && (source.undone_by(completed.release.run).is_some()
+                || !is_accepted && completed.release.version != run.input.version)
+    };
+    source.completed.iter().rev().find(is_mistaken).map(|completed| completed.release.version.clone())
+}
+
+/// A run as its source remembers it.
+pub(super) fn completed(run: &Run, release: Release, rows: FileRef) -> Completed {
+    Completed {
+        run_id: run.run_id.clone(),
+        pipeline_id: run.pipeline_id.clone(),
+        pipeline_sha256: run.input.pipeline_sha256.clone(),
+        raw_sha256: run.input.raw_sha256.clone(),
+        source_url: run.source_url.clone(),
+        release,
+        invalidation_count: run.invalidation_count,
+        records: run.counts.records,
+        rows,
+    }
+}

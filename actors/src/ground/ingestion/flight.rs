@@ -1,0 +1,347 @@
+//! A run on its way: begun by a commit, read on a thread of its own, ended by another commit.
+
+use super::ending::held_again;
+use super::error::HELD_MAX;
+use super::flights::Claim;
+use super::progress::{Ending, Progress};
+use super::reading::{Outcome, Reading};
+use super::{Begin, Begun, IngestionError, Shop};
+use crate::audit::logger::CommitError;
+use crate::ground::registry::{Decided, Desk, Ready, RegistryError, as_read};
+use crate::platform::caller::carried;
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::ground::RunEntry;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::ontology::is_version;
+use oracled_domain::ground::run::{Run, RunCounts, RunInput, RunState, split_record_id};
+use oracled_domain::ground::timeline::Release;
+use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_store::ground::state::{Completed, SourceState};
+use oracled_store::{Record, RowKey, StoreError, Write};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// What a source is said to have released lies ahead of now by no more: a day may be over elsewhere.
+const AHEAD_MAX: SignedDuration = SignedDuration::from_hours(24);
+
+/// A run that has ended gives its source's place back within so long, or whoever wants it is told to come again.
+const LEAVES: Duration = Duration::from_secs(2);
+
+/// What a run changes: its source and itself, with the entries that tell of it.
+pub(super) struct Changed {
+    pub(super) source: SourceState,
+    pub(super) run: Run,
+    pub(super) events: Vec<Event>,
+}
+
+/// Begins a run, unless it has been.
+pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, IngestionError> {
+    if !is_version(&message.version) {
+        return Err(IngestionError::bad_version(&message.version));
+    }
+    let ready = shop.desk().pipeline(&message.pipeline_id)?;
+    let (source, _) = shop.desk().source(&ready.definition.pipeline.oracle_id)?;
+    let (now, released_at) = (source.present(shop.clock.now()), message.released_at);
+    if released_at.duration_since(now) > AHEAD_MAX {
+        return Err(IngestionError::Ahead { released_at, now });
+    }
+    let (peer, replace) = (message.peer, message.replace);
+    let run = shop.planned(message, &ready, &source);
+    let known = |source| match shop.brought_before(&run, source, replace)? {
+        Some(known) => Ok::<_, IngestionError>(Some(known)),
+        None => Ok(shop.held_before(&run, peer)?),
+    };
+    if let Some(known) = known(&source)? {
+        return Ok(Begun::Unchanged(Box::new(known)));
+    }
+    let record_id = run.record_id(0);
+    let digits = split_record_id(&record_id).map_or("", |(digits, _)| digits);
+    if shop.store.runs_with_prefix(digits)?.iter().any(|other| other != run.run_id.as_str()) {
+        return Err(IngestionError::Collision(run.run_id));
+    }
+    let (claim, progress) = shop.claim(&run).await?;
+    // another may have become visible meanwhile; from now on none does
+    let (source, _) = shop.desk().source(&run.oracle_id)?;
+    if let Some(known) = known(&source)? {
+        return Ok(Begun::Unchanged(Box::new(known)));
+    }
+    // a held run with this id was already returned above
+    if source.held.len() >= HELD_MAX {
+        return Err(IngestionError::TooManyHeld { oracle_id: run.oracle_id, held: source.held });
+    }
+    let desk = shop.desk();
+    let begun = desk.change_or(|desk| {
+        let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp: run.started_at };
+        changed(desk, &run.oracle_id, |source| {
+            let registration = &source.entry.registration;
+            if (&registration.ontology, registration.snapshot) != (&run.input.ontology, run.snapshot) {
+                return Err(IngestionError::Amended(run.oracle_id.clone()));
+            }
+            Ok(Changed {
+                source: source.with_attempt(&run.run_id),
+                run: run.clone(),
+                events: vec![Event::IngestionStarted(entry)],
+            })
+        })
+    });
+    if let Err(error) = begun.await {
+        if matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) {
+            tokio::spawn(async move { shop.let_go_once_writable(&run).await });
+        }
+        return Err(error);
+    }
+    shop.metrics.ingesting.started();
+    tokio::spawn(carried(fly(shop, ready, claim, progress)));
+    Ok(Begun::Started(Box::new(run)))
+}
+
+/// Goes on with the runs that were cut short.
+pub(super) async fn resume_all(shop: Arc<Shop>) {
+    let runs = match shop.store.runs() {
+        Ok(runs) => runs,
+        Err(error) => {
+            tracing::error!(%error, "runs that were cut short cannot be gone on with");
+            return;
+        }
+    };
+    for run in runs.into_iter().filter(|run| run.state == RunState::Running) {
+        tracing::info!(run_id = %run.run_id, oracle_id = %run.oracle_id, "a run that was cut short goes on");
+        let (claim, progress) = match shop.flights.claim(&run) {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                tracing::error!(run_id = %run.run_id, %error, "a run that was cut short does not go on");
+                continue;
+            }
+        };
+        shop.metrics.ingesting.started();
+        match shop.ready_for(&run) {
+            Ok(ready) => drop(tokio::spawn(fly(Arc::clone(&shop), ready, claim, progress))),
+            Err(error) => {
+                let shop = Arc::clone(&shop);
+                tokio::spawn(async move {
+                    shop.end(&progress, failed(error.to_string())).await;
+                    drop(claim);
+                });
+            }
+        }
+    }
+}
+
+/// Ends a run before it is done. Nothing of it becomes visible, and no start goes on with it.
+pub(super) async fn cancel(shop: Arc<Shop>, run_id: Sha256Hex, peer: Peer) -> Result<(), IngestionError> {
+    let Some(progress) = shop.flights.run(&run_id) else { return Err(IngestionError::NotRunning(run_id)) };
+    let mut run = progress.run.clone();
+    if progress.is_again() {
+        // it stays what it is
+        progress.end(Ending::Cancelled);
+        return Ok(());
+    }
+    (run.state, run.ended_at) = (RunState::Cancelled, Some(shop.clock.now()));
+    run.cause = Some("an administrator has cancelled it".into());
+    held_again(&mut run);
+    let close = |desk: &Desk| shop.unless_ended(&run_id, || shop.closed(desk, &run, Some(peer)));
+    let (_, is_cancelled) = shop.desk().change_or(close).await?;
+    if !is_cancelled {
+        return Err(IngestionError::NotRunning(run_id));
+    }
+    progress.end(Ending::Cancelled);
+    Ok(())
+}
+
+/// Whether a run reads what `counts` for its version was read from, where anything does.
+fn check_version(run: &Run, counts: Option<&Completed>) -> Result<(), IngestionError> {
+    let RunInput { version, raw_sha256, released_at, .. } = &run.input;
+    match counts {
+        Some(Completed { run_id, raw_sha256: raw, release, .. })
+            if (raw, &release.released_at) != (raw_sha256, released_at) =>
+        {
+            let (version, run_id) = (version.clone(), run_id.clone());
+            Err(IngestionError::VersionKnown { version, run_id, released_at: release.released_at })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a source becomes by `change`, to be committed.
+pub(super) fn changed(
+    desk: &Desk,
+    oracle_id: &SourceId,
+    change: impl FnOnce(SourceState) -> Result<Changed, IngestionError>,
+) -> Result<Decided<()>, IngestionError> {
+    let (source, revision) = desk.source(oracle_id)?;
+    let Changed { source, run, events } = change(source)?;
+    let record = Record {
+        expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
+        events,
+        writes: vec![Write::PutSource(Arc::new(source)), Write::PutRun(Arc::new(run))],
+        ..Record::default()
+    };
+    Ok(Decided::Change((), record))
+}
+
+/// Reads a run's payload and ends it, one way or another.
+pub(super) async fn fly(shop: Arc<Shop>, ready: Ready, claim: Claim, progress: Arc<Progress>) {
+    let outcome = tokio::select! {
+        _ = progress.until_ended() => Outcome::EndedEarly,
+        // the semaphore is never closed
+        place = shop.places.acquire() => {
+            let outcome = shop.read_payload(ready, &progress).await;
+            drop(place);
+            outcome
+        }
+    };
+    shop.end(&progress, outcome).await;
+    // whoever has the next payload may hold what this waits for, and wait for the place
+    drop(claim);
+    shop.let_go(&progress.run).await;
+}
+
+/// When a run becomes known: now, or just behind the run before it where the clock has not gone on since. What is known at
+/// a time then never depends on what is ingested later.
+pub(super) fn behind(source: &SourceState, now: Timestamp) -> Timestamp {
+    let present = source.present(now);
+    let is_taken = source.completed.last().is_some_and(|last| last.release.ingested_at == present);
+    if is_taken { present.saturating_add(SignedDuration::from_micros(1)).unwrap_or(present) } else { present }
+}
+
+fn failed(cause: String) -> Outcome {
+    Outcome::Failed { cause, counts: Box::default(), rows: None }
+}
+
+impl Shop {
+    /// The earlier run with the same id, if its records count.
+    ///
+    /// # Errors
+    /// `Undone` and `Replaced` if its records no longer count. `VersionKnown` if another run counts for the version,
+    /// unless `replace` is set.
+    pub(super) fn brought_before(
+        &self,
+        run: &Run,
+        source: &SourceState,
+        replace: bool,
+    ) -> Result<Option<Run>, IngestionError> {
+        let visible = source.completed.iter().rev().find(|completed| completed.run_id == run.run_id);
+        if let Some(by) = visible.and_then(|visible| source.undone_by(visible.release.run)) {
+            let (run_id, by) = (run.run_id.clone(), by.run_id.clone());
+            return Err(IngestionError::Undone { run_id, by });
+        }
+        let counts = source.read_as(&run.input.version);
+        if let Some(by) = counts
+            && visible.is_some()
+        {
+            if by.run_id == run.run_id {
+                return Ok(self.store.run(&run.run_id)?.map(|(known, _)| known));
+            }
+            let (run_id, version) = (run.run_id.clone(), run.input.version.clone());
+            return Err(IngestionError::Replaced { run_id, version, by: by.run_id.clone() });
+        }
+        if !replace {
+            check_version(run, counts)?;
+        }
+        Ok(None)
+    }
+
+    /// The earlier run with the same id, if it is held or discarded. A discarded payload is read again only if an
+    /// operator submits it, not if a schedule pulls it.
+    fn held_before(&self, run: &Run, peer: Option<Peer>) -> Result<Option<Run>, StoreError> {
+        let known = self.store.run(&run.run_id)?.map(|(known, _)| known);
+        Ok(known.filter(|known| match known.state {
+            RunState::Held => true,
+            RunState::Discarded => peer.is_none(),
+            RunState::Running | RunState::Completed | RunState::Failed | RunState::Cancelled => false,
+        }))
+    }
+
+    /// The run that a message asks for.
+    fn planned(&self, message: Begin, ready: &Ready, source: &SourceState) -> Run {
+        let Begin { pipeline_id, version, released_at, payload, requested_by, replace, .. } = message;
+        let Begin { source_url, retrieved_at, invalidation_count, .. } = message;
+        let ontology = source.entry.registration.ontology.clone();
+        let (pipeline_sha256, raw_sha256) = (ready.sha256.clone(), payload.sha256);
+        let input = RunInput { ontology, pipeline_sha256, raw_sha256, released_at, version };
+        Run {
+            run_id: input.run_id(),
+            oracle_id: source.entry.oracle_id().clone(),
+            number: source.next_number(),
+            pipeline_id,
+            input,
+            snapshot: source.entry.registration.snapshot,
+            replace,
+            undoes: None,
+            raw_bytes: payload.size_bytes,
+            source_url,
+            retrieved_at,
+            invalidation_count: invalidation_count.unwrap_or(source.invalidation_count),
+            requested_by,
+            state: RunState::Running,
+            started_at: self.clock.now(),
+            ended_at: None,
+            counts: RunCounts::default(),
+            rows: None,
+            cause: None,
+            breaches: Vec::new(),
+            decision: None,
+        }
+    }
+
+    /// The pipeline as it was when the run began.
+    pub(super) fn ready_for(&self, run: &Run) -> Result<Ready, IngestionError> {
+        let definition = self.store.definition(&run.input.pipeline_sha256)?;
+        let unknown = || RegistryError::PipelineUnknown(run.pipeline_id.clone());
+        Ok(self.desk().ready_again(definition.ok_or_else(unknown)?, &run.input.ontology)?)
+    }
+
+    /// The place of a run's source. A run that has ended, and is about to give it back, is waited for, if not for long:
+    /// whoever has a payload for this keeps others from handing theirs in.
+    pub(super) async fn claim(&self, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
+        match self.flights.claim(run) {
+            Err(IngestionError::Busy { run_id, .. }) if self.has_ended(&run_id)? => {
+                drop(timeout(LEAVES, self.flights.until_left(&run_id)).await);
+                self.flights.claim(run)
+            }
+            claimed => claimed,
+        }
+    }
+
+    /// Whether a run that has its source's place gives it back in a moment; one that is read again does not.
+    fn has_ended(&self, run_id: &Sha256Hex) -> Result<bool, StoreError> {
+        let is_again = self.flights.run(run_id).is_some_and(|progress| progress.is_again());
+        Ok(!is_again && !self.goes_on(run_id)?)
+    }
+
+    /// Whether a run has not ended.
+    pub(super) fn goes_on(&self, run_id: &Sha256Hex) -> Result<bool, StoreError> {
+        Ok(self.store.run(run_id)?.is_some_and(|(run, _)| run.state == RunState::Running))
+    }
+
+    /// Reads a run's payload on a thread of its own.
+    async fn read_payload(&self, ready: Ready, progress: &Arc<Progress>) -> Outcome {
+        match self.reading(ready, progress) {
+            Ok(reading) => match spawn_blocking(move || reading.run()).await {
+                Ok(outcome) => outcome,
+                Err(error) => failed(error.to_string()),
+            },
+            Err(error) => failed(error.to_string()),
+        }
+    }
+
+    fn reading(&self, ready: Ready, progress: &Arc<Progress>) -> Result<Reading, IngestionError> {
+        let run = &progress.run;
+        let view = self.store.view(&run.oracle_id)?;
+        let unknown = || RegistryError::SourceUnknown(run.oracle_id.clone());
+        let view = view.ok_or_else(unknown)?;
+        let release = Release {
+            run: view.state.next_number(),
+            version: run.input.version.clone(),
+            released_at: run.input.released_at,
+            ingested_at: behind(&view.state, self.clock.now()),
+            snapshot: run.snapshot,
+            has_unidentified: false,
+            undoes: None,
+        };
+        let (files, progress) = (self.store.files().clone(), Arc::clone(progress));
+        Ok(Reading { files, view, ready, release, progress, limits: self.limits })
+    }
+}

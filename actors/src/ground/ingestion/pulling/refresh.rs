@@ -1,0 +1,102 @@
+//! Refreshes: a source is pulled since an answer was stale.
+
+use super::super::{IngestionError, Shop};
+use super::{Wanted, pull};
+use crate::platform::caller::carried;
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::run::RunState;
+use std::sync::{Arc, PoisonError};
+use tokio::sync::watch;
+
+/// A source that had nothing new when it was pulled for a stale answer is not pulled for another one for so long: however
+/// many ask, it is asked now and then.
+pub(in super::super) const REFRESH_PAUSE: SignedDuration = SignedDuration::from_secs(60);
+
+/// Where the refreshes of a source stand.
+#[derive(Debug)]
+pub(super) enum Refreshing {
+    /// One goes on, and says when it has ended.
+    Going(watch::Receiver<bool>),
+    /// The last one has brought nothing.
+    Vain { invalidation_count: u64, ended_at: Timestamp },
+}
+
+/// Pulls what a source has now, unless that goes on already or was in vain a moment ago, and waits for its end. Whether
+/// anything new came is for whoever asks to look at.
+pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> Result<(), IngestionError> {
+    let pipeline_id = shop.pulled_pipeline(&oracle_id)?;
+    let (source, _) = shop.desk().source(&oracle_id)?;
+    let now = shop.clock.now();
+    let (sender, mut ended) = {
+        let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        match refreshing.get(&oracle_id) {
+            // one whose sender is gone has ended without a word
+            Some(Refreshing::Going(ended)) if ended.has_changed().is_ok() => (None, ended.clone()),
+            // what was declared stale since it began may have something new
+            Some(Refreshing::Vain { invalidation_count, ended_at })
+                if rests(*ended_at, now) && source.invalidation_count == *invalidation_count =>
+            {
+                return Err(IngestionError::Resting { oracle_id, at: *ended_at });
+            }
+            Some(_) | None => {
+                let (sender, ended) = watch::channel(false);
+                refreshing.insert(oracle_id.clone(), Refreshing::Going(ended.clone()));
+                (Some(sender), ended)
+            }
+        }
+    };
+    if let Some(sender) = sender {
+        // a task of its own on this thread: whoever asked may not wait for its end
+        actix_rt::spawn(carried(async move {
+            let failed_or_held = shop.pull_for(&oracle_id, pipeline_id).await;
+            let now = shop.desk().source(&oracle_id).map_or_else(|_| source.clone(), |(now, _)| now);
+            let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+            refreshing.remove(&oracle_id);
+            if now.completed.len() == source.completed.len() {
+                // a failed run invalidates its source itself
+                let invalidation_count =
+                    if failed_or_held { now.invalidation_count } else { source.invalidation_count };
+                let ended_at = shop.clock.now();
+                refreshing.insert(oracle_id, Refreshing::Vain { invalidation_count, ended_at });
+            }
+            sender.send_replace(true);
+        }));
+    }
+    // a sender that is gone has ended, too
+    drop(ended.wait_for(|ended| *ended).await);
+    Ok(())
+}
+
+/// Whether a source that had nothing new at `at` is left alone at `now`; a clock that was put back leaves nobody alone.
+fn rests(at: Timestamp, now: Timestamp) -> bool {
+    at <= now && now.duration_since(at) < REFRESH_PAUSE
+}
+
+impl Shop {
+    /// Pulls a pipeline for stale answers of its source, or waits for the pull in progress. Then waits for the runs that
+    /// follow. Returns whether its run failed or is held.
+    async fn pull_for(self: &Arc<Self>, oracle_id: &SourceId, pipeline_id: PipelineId) -> bool {
+        let wanted = Wanted { pipeline_id, requested_by: "refresh".into(), peer: None };
+        let mut begun = None;
+        match pull(Arc::clone(self), wanted).await {
+            Ok(outcome) => begun = outcome.run().map(|run| run.run_id.clone()),
+            Err(IngestionError::Pulling(pipeline_id)) => self.pulls.ended(&pipeline_id).await,
+            Err(error) => tracing::warn!(%oracle_id, %error, "a refresh has failed"),
+        }
+        self.flights.until_no_run(oracle_id).await;
+        let run = begun.and_then(|run_id| self.store.run(&run_id).ok().flatten());
+        run.is_some_and(|(run, _)| matches!(run.state, RunState::Failed | RunState::Held))
+    }
+
+    /// The pipeline by which a source is pulled.
+    fn pulled_pipeline(&self, oracle_id: &SourceId) -> Result<PipelineId, IngestionError> {
+        for registered in self.store.pipelines()?.into_iter().filter(|known| known.oracle_id == *oracle_id) {
+            let definition = self.store.definition(&registered.pipeline_sha256)?;
+            if definition.is_some_and(|definition| definition.pipeline.retrieval.method.is_pull()) {
+                return Ok(registered.pipeline_id);
+            }
+        }
+        Err(IngestionError::NoPull(oracle_id.clone()))
+    }
+}

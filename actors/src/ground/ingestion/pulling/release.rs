@@ -1,0 +1,114 @@
+//! Which version of its source a payload is that was pulled.
+//!
+//! What differs from what its source said last is a release of its own, also where the source has said the same before: of
+//! runs that read one version only the latest counts, so that what goes there and back again must not come back as the
+//! version that it once was.
+
+use super::super::{IngestionError, Shop};
+use crate::ground::registry::Ready;
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::run::Run;
+use oracled_domain::ground::timeline::{Knowledge, Scope};
+use oracled_store::ground::state::{Completed, SourceState};
+
+/// What a source has said, as whoever pulls it needs to know.
+pub(super) struct Said {
+    source: SourceState,
+    /// The run that has read what holds now of what came through the pipeline.
+    current: Option<Run>,
+    /// The latest run of the pipeline that has come to nothing.
+    in_vain: Option<Run>,
+}
+
+/// What a payload is called.
+pub(super) struct Dated {
+    pub(super) version: String,
+    pub(super) released_at: Timestamp,
+}
+
+impl Shop {
+    /// The state of a pipeline's source as of `now`.
+    pub(super) fn said(&self, ready: &Ready, now: Timestamp) -> Result<Said, IngestionError> {
+        let pipeline = &ready.definition.pipeline;
+        let (source, _) = self.desk().source(&pipeline.oracle_id)?;
+        let present = source.present(now);
+        let known = Knowledge::new(&source.releases(), Scope::default());
+        let is_meant = |completed: &&Completed| {
+            let release = &completed.release;
+            completed.pipeline_id == pipeline.pipeline_id
+                && release.released_at <= present
+                && known.counts(release.run)
+        };
+        let order =
+            |completed: &&Completed| (completed.release.released_at, completed.release.version.clone());
+        let current = source.completed.iter().filter(is_meant).max_by_key(order);
+        let current = match current {
+            Some(completed) => self.store.run(&completed.run_id)?.map(|(run, _)| run),
+            None => None,
+        };
+        let in_vain = self.in_vain(&source, &pipeline.pipeline_id)?;
+        Ok(Said { source, current, in_vain })
+    }
+
+    fn in_vain(&self, source: &SourceState, pipeline_id: &PipelineId) -> Result<Option<Run>, IngestionError> {
+        for run_id in source.attempts.iter().rev() {
+            let run = self.store.run(run_id)?.map(|(run, _)| run);
+            if let Some(run) = run.filter(|run| run.pipeline_id == *pipeline_id) {
+                return Ok(Some(run));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Said {
+    /// The number of invalidations of the source.
+    pub(super) const fn invalidation_count(&self) -> u64 {
+        self.source.invalidation_count
+    }
+
+    /// The run that has read what holds now just as `ready` would read it.
+    pub(super) fn read_by(&self, ready: &Ready) -> Option<&Run> {
+        let ontology = &self.source.entry.registration.ontology;
+        let reads = |run: &&Run| run.input.pipeline_sha256 == ready.sha256 && run.input.ontology == *ontology;
+        self.current.as_ref().filter(reads)
+    }
+
+    /// What the payload of the digest `raw` is called, which was asked for at `retrieved_at`, and was `modified` as its
+    /// source says: what it was called where it is known, be it read by another definition now, or was read in vain since.
+    /// Else it is as old as its source says, where that is newer than all that is known; and else as old as the pull.
+    pub(super) fn dated(
+        &self,
+        raw: &Sha256Hex,
+        modified: Option<Timestamp>,
+        retrieved_at: Timestamp,
+    ) -> Dated {
+        let retrieved_at = self.source.present(retrieved_at);
+        let completed = self.source.completed.iter().map(|completed| &completed.release);
+        let brought: Vec<_> = completed.filter(|release| release.undoes.is_none()).collect();
+        let releases = || brought.iter().copied();
+        let by_then = releases().map(|release| release.released_at).filter(|at| *at <= retrieved_at);
+        let newest = by_then.max();
+        let is_newest = |at: Timestamp| at <= retrieved_at && newest.is_none_or(|newest| newest < at);
+        let in_vain = self.in_vain.as_ref().filter(|run| is_newest(run.input.released_at));
+        let known = self.current.iter().chain(in_vain).find(|run| run.input.raw_sha256 == *raw);
+        if let Some(run) = known {
+            return Dated { version: run.input.version.clone(), released_at: run.input.released_at };
+        }
+        let is_taken = |at: Timestamp| {
+            let text = at.to_string();
+            releases().any(|release| release.released_at == at || release.version == text)
+        };
+        let modified = modified.filter(|modified| is_newest(*modified) && !is_taken(*modified));
+        let mut released_at = modified.unwrap_or(retrieved_at);
+        // the clock may not have gone on since the last release
+        while is_taken(released_at)
+            && let Ok(next) = released_at.checked_add(SignedDuration::from_micros(1))
+        {
+            released_at = next;
+        }
+        Dated { version: released_at.to_string(), released_at }
+    }
+}

@@ -1,0 +1,210 @@
+//! A payload read, record by record, on a thread of its own.
+
+use super::coverage::Coverage;
+use super::progress::{Phase, Progress};
+use super::slices::{Limits, Slice, SliceError, slices};
+use crate::ground::registry::Ready;
+use bytes::Bytes;
+use oracled_domain::ground::normalize::{MissingColumn, Normalized};
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
+use oracled_domain::ground::run::{FileRef, RunCounts};
+use oracled_domain::ground::timeline::{Release, Statement};
+use oracled_domain::{Sha256Hex, Sha256Stream};
+use oracled_store::StoreError;
+use oracled_store::ground::files::Files;
+use oracled_store::ground::staging::{Accepted, Staged, Staging};
+use oracled_store::ground::statement::StoredStatement;
+use oracled_store::ground::view::SourceView;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What is read, and how.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) files: Files,
+    pub(super) view: Arc<SourceView>,
+    pub(super) ready: Ready,
+    pub(super) release: Release,
+    pub(super) progress: Arc<Progress>,
+    pub(super) limits: Limits,
+}
+
+/// What reading comes to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Files that the closing commit names, and what they were made by.
+    Staged { staged: Box<Staged>, ready: Ready },
+    /// It was to end before it was done.
+    EndedEarly,
+    /// Nothing, for this reason; its rejects are kept.
+    Failed { cause: String, counts: Box<RunCounts>, rows: Option<FileRef> },
+    /// Nothing, since the disk is full: its payload is not kept, which would take up what is left.
+    NoSpace { cause: String },
+}
+
+/// Why reading ends early.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Slice(#[from] SliceError),
+    #[error(transparent)]
+    Column(#[from] MissingColumn),
+}
+
+impl Reading {
+    /// Reads the payload and writes the run's files.
+    pub(super) fn run(self) -> Outcome {
+        self.progress.enter(Phase::Reading);
+        let run = &self.progress.run;
+        let mut staging = Staging::new(&self.files, &run.run_id, self.release.run);
+        match self.stage(&mut staging) {
+            Ok(true) => {}
+            Ok(false) => return Outcome::EndedEarly,
+            Err(Unread::Store(error @ StoreError::Unavailable { .. })) => {
+                return Outcome::NoSpace { cause: error.to_string() };
+            }
+            Err(error) => return failed(error.to_string(), staging),
+        }
+        if staging.counts().rejected == staging.counts().read {
+            let cause = match staging.counts().read {
+                0 => "the payload holds no records".to_owned(),
+                read => none_was_taken(read),
+            };
+            return failed(cause, staging);
+        }
+        self.progress.enter(Phase::Merging);
+        let proceed = |merged| {
+            self.progress.merged.store(merged, Ordering::Relaxed);
+            self.progress.ending().is_none()
+        };
+        match staging.finish(&self.view, &self.release, proceed) {
+            Ok(Some(staged)) if staged.counts.records == 0 => {
+                let cause = none_was_taken(staged.counts.read);
+                let (counts, rows) = staged.rejects_only();
+                Outcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
+            }
+            Ok(Some(staged)) => Outcome::Staged { staged: Box::new(staged), ready: self.ready },
+            Ok(None) => Outcome::EndedEarly,
+            Err(error @ StoreError::Unavailable { .. }) => Outcome::NoSpace { cause: error.to_string() },
+            Err(error) => Outcome::Failed { cause: error.to_string(), counts: Box::default(), rows: None },
+        }
+    }
+
+    /// Reads every record; says whether it came to the end.
+    fn stage(&self, staging: &mut Staging) -> Result<bool, Unread> {
+        let run = &self.progress.run;
+        let archive = self.files.archive(&run.oracle_id, &run.input.raw_sha256)?;
+        let payload = Counted { inner: archive.reader(), progress: &self.progress };
+        let slices = slices(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
+        let mut coverage = Coverage::new(&self.ready.normalizer, slices.columns())?;
+        for slice in slices {
+            let slice = slice?;
+            if slice.position % 256 == 0 && self.progress.ending().is_some() {
+                return Ok(false);
+            }
+            self.take(slice, staging, &mut coverage)?;
+            self.progress.read.store(staging.counts().read, Ordering::Relaxed);
+            self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
+        }
+        let (axes, warnings) = coverage.into_parts();
+        staging.describe(axes, warnings);
+        Ok(true)
+    }
+
+    fn take(
+        &self,
+        slice: Slice,
+        staging: &mut Staging,
+        coverage: &mut Coverage<'_>,
+    ) -> Result<(), StoreError> {
+        let len = slice.len_bytes();
+        let Slice { position, offset, bytes, record } = slice;
+        let raw_hash = sha256(&bytes);
+        if let Ok(raw) = &record {
+            coverage.read(raw);
+        }
+        let normalized = match &record {
+            Ok(raw) => self.ready.normalizer.normalize(raw),
+            Err(bad) => Err(Rejection::new(Rule::Readable, None, bad.to_string())),
+        };
+        match normalized {
+            Ok(normalized) => {
+                coverage.took(&normalized.content);
+                let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
+                    normalized;
+                warnings.iter().for_each(|warning| staging.warn(warning));
+                let json = Bytes::from(content.to_json());
+                let time = Statement {
+                    run: self.release.run,
+                    valid_from,
+                    valid_until,
+                    content: Some(sha256(&json)),
+                };
+                let verified = warnings.is_empty();
+                let index = indexed(&content.axes, self.ready.normalizer.ontology());
+                let statement =
+                    StoredStatement { time, position, offset, len, raw_hash, verified, content: Some(json) };
+                let key = identity.record_key(&source_record_id);
+                staging.accept(&Accepted { key: &key, statement: &statement, index: &index })
+            }
+            Err(rejection) => {
+                let raw_hash = Sha256Hex::from_bytes(&raw_hash);
+                let identified = record.ok().and_then(|raw| self.ready.normalizer.identify(&raw));
+                let key = identified.map(|(identity, id)| identity.record_key(&id));
+                staging.reject(&Reject { position, offset, len, raw_hash, rejection }, key.as_deref())
+            }
+        }
+    }
+}
+
+/// The values by which the record is looked up: the places of their axes, and their key bytes.
+fn indexed(
+    values: &std::collections::BTreeMap<String, oracled_domain::ground::value::Value>,
+    ontology: &Ontology,
+) -> Vec<(u16, Vec<u8>)> {
+    let axes = (0..).zip(&ontology.axes).filter(|(_, axis)| axis.indexed);
+    let entries = axes.filter_map(|(place, axis)| {
+        let mut key = Vec::new();
+        values.get(&axis.axis)?.typed(axis).ok()?.append_key(&mut key);
+        Some((place, key))
+    });
+    entries.collect()
+}
+
+fn none_was_taken(read: u64) -> String {
+    format!("none of {read} records was taken; its rejects say why")
+}
+
+fn failed(cause: String, staging: Staging) -> Outcome {
+    match staging.rejects_only() {
+        Ok((counts, rows)) => Outcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) },
+        Err(error) => {
+            let cause = format!("{cause}; and its rejects cannot be kept: {error}");
+            Outcome::Failed { cause, counts: Box::default(), rows: None }
+        }
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut stream = Sha256Stream::default();
+    stream.push(bytes);
+    stream.finish_bytes()
+}
+
+/// Tells how much was read.
+struct Counted<'p, R> {
+    inner: R,
+    progress: &'p Progress,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        self.progress.bytes_read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

@@ -1,0 +1,211 @@
+//! CSV and TSV: fields between delimiters, one record a line, which goes on behind a line's end in quotes.
+//!
+//! They are read by rules of our own, since readers that forgive hide what is wrong: an unclosed quote at the end, text
+//! behind a closing quote, a carriage return that ends a line for one reader and not for another.
+
+use super::input::Input;
+use super::{BadHeader, MAX_COLUMNS, Piece, SliceError};
+use memchr::memchr;
+use oracled_domain::base::raw::{BadRecord, Raw};
+use oracled_domain::ground::format::Delimiter;
+use std::collections::HashMap;
+use std::io::Read;
+use std::str::Utf8Error;
+
+const QUOTE: u8 = b'"';
+
+/// The lines behind the header.
+#[derive(Debug)]
+pub(super) struct Delimited<R> {
+    input: Input<R>,
+    row: Row,
+    /// The names of the columns; blank for a column without a name, as in a file whose lines each end in a delimiter.
+    names: Vec<String>,
+}
+
+impl<R> Delimited<R> {
+    pub(super) fn columns(&self) -> &[String] {
+        &self.names
+    }
+}
+
+impl<R: Read> Delimited<R> {
+    /// Reads the header.
+    pub(super) fn open(input: Input<R>, delimiter: Delimiter, quote: bool) -> Result<Self, SliceError> {
+        let row = Row { delimiter: delimiter.byte(), quote, ..Row::default() };
+        let mut lines = Self { input, row, names: Vec::new() };
+        let header = lines.row()?;
+        let offset = header.as_ref().map_or(lines.input.offset(), |(offset, _)| *offset);
+        lines.names = match header {
+            Some((_, bytes)) => lines.row.names(&bytes),
+            None => Err(BadHeader::Missing),
+        }
+        .map_err(|cause| SliceError::Header { offset, cause })?;
+        Ok(lines)
+    }
+
+    /// The next record.
+    pub(super) fn next(&mut self) -> Result<Option<Piece>, SliceError> {
+        let Some((offset, bytes)) = self.row()? else { return Ok(None) };
+        Ok(Some(Piece { offset, record: self.row.record(&self.names, &bytes), bytes }))
+    }
+
+    /// Reads the next line that is not empty, with those that it goes on in; gives where it begins, and its bytes.
+    fn row(&mut self) -> Result<Option<(u64, Vec<u8>)>, SliceError> {
+        self.row.clear();
+        let mut bytes = Vec::new();
+        let mut offset = self.input.offset();
+        loop {
+            let done = bytes.len();
+            let end = self.input.line(&mut bytes, offset)?;
+            self.row.feed(bytes.get(done..).unwrap_or_default());
+            match (end.is_empty(), self.row.in_quotes) {
+                (true, true) => return Err(SliceError::Unclosed { offset }),
+                (true, false) if bytes.is_empty() => return Ok(None),
+                (false, true) => {
+                    bytes.extend(end);
+                    self.row.text.extend(end);
+                }
+                (false, false) if bytes.is_empty() => {
+                    offset = self.input.offset();
+                    self.row.clear();
+                }
+                (_, false) => return Ok(Some((offset, bytes))),
+            }
+        }
+    }
+}
+
+/// The fields of one line.
+#[derive(Debug, Default)]
+struct Row {
+    delimiter: u8,
+    quote: bool,
+    /// The fields, one behind the other, without their quotes.
+    text: Vec<u8>,
+    /// Where each ends in `text`: of the first [`MAX_COLUMNS`].
+    ends: Vec<usize>,
+    /// How many there are.
+    count: usize,
+    /// The last one goes on.
+    in_quotes: bool,
+    /// What is wrong first.
+    fault: Option<BadRecord>,
+}
+
+impl Row {
+    fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+        (self.count, self.in_quotes, self.fault) = (0, false, None);
+    }
+
+    /// Reads a line without its end; where the last one has ended in quotes, it goes on there.
+    fn feed(&mut self, line: &[u8]) {
+        let mut rest = line;
+        loop {
+            let mut quoted = self.in_quotes;
+            if let (false, true, [QUOTE, behind @ ..]) = (quoted, self.quote, rest) {
+                (quoted, rest) = (true, behind);
+            }
+            if quoted {
+                let Some(behind) = self.unquote(rest) else { return };
+                rest = behind;
+            }
+            let end = memchr(self.delimiter, rest);
+            let (bare, behind) = rest.split_at(end.unwrap_or(rest.len()));
+            self.close(bare, quoted);
+            let [_, behind @ ..] = behind else { return };
+            rest = behind;
+        }
+    }
+
+    /// Reads on within quotes, and gives what is behind them; nothing where they are not closed.
+    fn unquote<'r>(&mut self, mut rest: &'r [u8]) -> Option<&'r [u8]> {
+        loop {
+            let Some(place) = memchr(QUOTE, rest) else {
+                self.text.extend(rest);
+                self.in_quotes = true;
+                return None;
+            };
+            let (inside, behind) = rest.split_at(place);
+            self.text.extend(inside);
+            match behind {
+                [_, QUOTE, behind @ ..] => {
+                    self.text.push(QUOTE);
+                    rest = behind;
+                }
+                _ => {
+                    self.in_quotes = false;
+                    return behind.get(1..);
+                }
+            }
+        }
+    }
+
+    /// Ends a field with what it has outside of quotes.
+    fn close(&mut self, bare: &[u8], quoted: bool) {
+        self.count += 1;
+        let field = self.count;
+        if quoted && !bare.is_empty() {
+            self.fault.get_or_insert(BadRecord::AfterQuote { field });
+        } else if memchr(b'\r', bare).is_some() {
+            self.fault.get_or_insert(BadRecord::CarriageReturn { field });
+        }
+        self.text.extend(bare);
+        if self.ends.len() < MAX_COLUMNS {
+            self.ends.push(self.text.len());
+        }
+    }
+
+    /// The fields of the line `bytes`, whether there are as many as there should be or not.
+    fn fields(&mut self, bytes: &[u8]) -> Result<impl Iterator<Item = &str>, BadRecord> {
+        let not_utf8 = |error: Utf8Error| BadRecord::NotUtf8 { at_byte: error.valid_up_to() };
+        // of the bytes first, which have the place in the record
+        str::from_utf8(bytes).map_err(not_utf8)?;
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        let text = str::from_utf8(&self.text).map_err(not_utf8)?;
+        let mut start = 0;
+        Ok(self.ends.iter().map(move |end| {
+            let field = text.get(start..*end).unwrap_or_default();
+            start = *end;
+            field
+        }))
+    }
+
+    /// The line `bytes` as an object of texts.
+    fn record(&mut self, names: &[String], bytes: &[u8]) -> Result<Raw, BadRecord> {
+        let (found, wanted) = (self.count, names.len());
+        let fields = self.fields(bytes)?;
+        if found != wanted {
+            return Err(BadRecord::Fields { found, wanted });
+        }
+        let mut members = Vec::with_capacity(wanted);
+        let named = names.iter().zip(fields).filter(|(name, _)| !is_blank(name));
+        members.extend(named.map(|(name, field)| (name.clone(), Raw::Text(field.to_owned()))));
+        Ok(Raw::Object(members))
+    }
+
+    /// The line `bytes` as a header.
+    fn names(&mut self, bytes: &[u8]) -> Result<Vec<String>, BadHeader> {
+        let columns = self.count;
+        if columns > MAX_COLUMNS {
+            return Err(BadHeader::Columns { columns });
+        }
+        let names: Vec<String> = self.fields(bytes)?.map(str::to_owned).collect();
+        let mut seen = HashMap::new();
+        for (column, name) in (1..).zip(&names).filter(|(_, name)| !is_blank(name)) {
+            if let Some(first) = seen.insert(name, column) {
+                return Err(BadHeader::Repeated { first, second: column });
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// Whether this column has no name.
+pub(in crate::ground::ingestion) fn is_blank(name: &str) -> bool {
+    name.trim().is_empty()
+}

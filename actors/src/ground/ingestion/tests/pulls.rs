@@ -1,0 +1,718 @@
+use super::*;
+use crate::ground::queries::QueryError;
+use crate::ground::registry::{
+    Invalidate, RegisterPipeline, RegistryError, Review, ReviewSource, SetFreshness, policy_of,
+};
+use crate::testing::ground::{PEER, open_pipeline};
+use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::ground::freshness::StaleBehavior;
+use oracled_domain::ground::pipeline::{Authentication, Definition, Method};
+use oracled_domain::ground::query::{OracleQuery, QueryRequest};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// A publisher on this machine: what it answers, and how often it was asked.
+struct Publisher {
+    url: String,
+    said: Arc<Mutex<Said>>,
+    asked: Arc<AtomicUsize>,
+    /// Whether it answers; it is silent meanwhile.
+    answers: watch::Sender<bool>,
+}
+
+/// What a publisher answers.
+struct Said {
+    body: String,
+    last_modified: Option<&'static str>,
+    etag: Option<&'static str>,
+}
+
+impl Publisher {
+    async fn of(body: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let url = format!("http://{}/population.csv", listener.local_addr().expect("it is bound"));
+        let last_modified = Some("Fri, 20 Nov 2026 09:00:00 GMT");
+        let said = Arc::new(Mutex::new(Said { body: body.to_owned(), last_modified, etag: None }));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (answers, open) = watch::channel(true);
+        let (answer, count) = (Arc::clone(&said), Arc::clone(&asked));
+        actix_rt::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                let (answer, mut open) = (Arc::clone(&answer), open.clone());
+                actix_rt::spawn(async move {
+                    let mut head = vec![0; 4096];
+                    let length = stream.read(&mut head).await.expect("it asks");
+                    open.wait_for(|open| *open).await.expect("the publisher is there");
+                    let text = answer
+                        .lock()
+                        .expect("nobody panicked")
+                        .to_text(&String::from_utf8_lossy(&head[..length]));
+                    // whoever asked may have been told enough
+                    drop(stream.write_all(text.as_bytes()).await);
+                });
+            }
+        });
+        Self { url, said, asked, answers }
+    }
+
+    fn says(&self, body: &str, last_modified: Option<&'static str>) {
+        let mut said = self.said.lock().expect("nobody panicked");
+        (said.body, said.last_modified) = (body.to_owned(), last_modified);
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Said {
+    fn to_text(&self, asked: &str) -> String {
+        let Self { body, last_modified, etag } = self;
+        if etag.is_some_and(|etag| asked.contains(&format!("if-none-match: {etag}\r\n"))) {
+            return "HTTP/1.1 304 Not Modified\r\n\r\n".into();
+        }
+        let header = |name: &str, value: Option<&str>| {
+            value.map(|value| format!("{name}: {value}\r\n")).unwrap_or_default()
+        };
+        let headers = header("last-modified", *last_modified) + &header("etag", *etag);
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
+    }
+}
+
+fn pulled_by(method: Method, endpoint: Option<String>, schedule: Option<&str>) -> Box<Definition> {
+    let mut definition = open_pipeline();
+    definition.pipeline.retrieval.method = method;
+    definition.pipeline.retrieval.endpoint = endpoint;
+    definition.pipeline.retrieval.schedule = schedule.map(str::to_owned);
+    definition
+}
+
+async fn registered(system: &System, definition: Box<Definition>) -> Result<PipelineId, RegistryError> {
+    let told = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await.expect("it answers");
+    told.map(|registered| registered.document.pipeline_id)
+}
+
+async fn pulled(system: &System, pipeline_id: &PipelineId) -> Result<PullOutcome, IngestionError> {
+    let pull = Pull { pipeline_id: pipeline_id.clone(), requested_by: "7".into(), peer: Some(PEER) };
+    system.ingestion.ask(pull).await.expect("it answers")
+}
+
+#[test]
+fn a_payload_is_pulled_once_and_what_is_the_same_is_nothing_new() {
+    with_world(|World { system, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let Ok(PullOutcome::Begun(begun)) = pulled(&system, &pipeline_id).await else { panic!("it is new") };
+        let run = ended(&system, begun).await;
+        assert_eq!((run.state, run.counts.records), (RunState::Completed, 3), "{run:?}");
+        assert_eq!(run.source_url.as_deref(), Some(publisher.url.as_str()));
+        assert_eq!(run.input.version, "2026-11-20T09:00:00Z");
+        let again = pulled(&system, &pipeline_id).await;
+        assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+        assert_eq!(publisher.asked(), 2);
+    });
+}
+
+#[test]
+fn a_pull_that_fails_is_in_the_log_and_changes_nothing() {
+    with_world(|World { system, .. }| async move {
+        population(&system).await;
+        // nobody listens there
+        let definition = pulled_by(Method::ApiPull, Some("http://127.0.0.1:1/".into()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let failed = pulled(&system, &pipeline_id).await;
+        assert!(matches!(failed, Err(IngestionError::Pull(_))), "{failed:?}");
+        let events = logged(&system.store);
+        assert_eq!(events.iter().filter(|event| *event == "pull_failed").count(), 1);
+        assert!(!events.contains(&"ingestion_started".to_owned()));
+        let handed_in = registered(&system, pulled_by(Method::ManualUpload, None, None)).await;
+        let refused = pulled(&system, &handed_in.expect("it is registered")).await;
+        assert!(matches!(refused, Err(IngestionError::NotPulled(_))), "{refused:?}");
+    });
+}
+
+#[test]
+fn what_cannot_be_pulled_or_scheduled_so_is_not_registered() {
+    with_world(|World { system, .. }| async move {
+        population(&system).await;
+        let somewhere = || Some("https://example.org/x.csv".to_owned());
+        for (definition, word) in [
+            (pulled_by(Method::FileDownload, None, None), "`endpoint` is missing"),
+            (pulled_by(Method::ManualUpload, somewhere(), None), "`endpoint` is for"),
+            (pulled_by(Method::ManualUpload, None, Some("0 4 * * *")), "`schedule` is for"),
+            (pulled_by(Method::ApiPull, somewhere(), Some("every morning")), "`schedule`: "),
+            (
+                pulled_by(Method::ApiPull, Some("http://127.0.0.2/x.csv".into()), None),
+                "127.0.0.2 (loopback); allowed: ",
+            ),
+            (
+                pulled_by(Method::ApiPull, Some("https://u:p@example.org/".into()), None),
+                " has a user or a password; allowed: ",
+            ),
+            (
+                pulled_by(Method::FileDownload, Some("file:///etc/passwd".into()), None),
+                "the scheme `file`; allowed: ",
+            ),
+        ] {
+            let told = registered(&system, definition).await.expect_err("it cannot be").to_string();
+            assert!(told.contains(word), "{told}");
+        }
+    });
+}
+
+#[test]
+fn pipeline_without_its_credential_is_registered_but_not_pulled() {
+    with_world(|World { system, .. }| async move {
+        population(&system).await;
+        let mut definition = pulled_by(Method::ApiPull, Some("https://example.org/x.csv".into()), None);
+        definition.pipeline.retrieval.authentication = Some(Authentication::ApiKey);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let told = pulled(&system, &pipeline_id).await.expect_err("there is none").to_string();
+        assert!(told.contains("authenticates by api_key, and has no credential for that"), "{told}");
+    });
+}
+
+#[test]
+fn a_schedule_pulls_when_it_is_due_and_not_before() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        // it is ten o'clock
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
+        registered(&system, definition).await.expect("it is registered");
+        let shop = shop(&system, &time);
+        pulling::begin_due(&shop);
+        time.turn(4 * 60);
+        pulling::begin_due(&shop);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(publisher.asked(), 0);
+        time.turn(2 * 60);
+        pulling::begin_due(&shop);
+        pulling::begin_due(&shop);
+        while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(publisher.asked(), 1);
+    });
+}
+
+#[test]
+fn scheduled_pull_begins_only_after_draining_has_ended() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        // it is ten o'clock
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let shop = shop(&system, &time);
+        pulling::begin_due(&shop);
+        time.turn(6 * 60);
+        shop.draining.store(true, std::sync::atomic::Ordering::Relaxed);
+        pulling::begin_due(&shop);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(begun(&system), 0);
+        shop.draining.store(false, std::sync::atomic::Ordering::Relaxed);
+        pulling::begin_due(&shop);
+        pulls_ended(&system, &pipeline_id, 1).await;
+        assert_eq!(begun(&system), 1);
+    });
+}
+
+/// How often a pull was begun.
+fn begun(system: &System) -> usize {
+    let events = logged(&system.store);
+    events.iter().filter(|event| *event == "pull_started").count()
+}
+
+/// Waits until so many pulls were begun, and have ended.
+async fn pulls_ended(system: &System, pipeline_id: &PipelineId, count: usize) {
+    while begun(system) < count {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let last =
+        || system.store.pipeline(pipeline_id).expect("it is read").and_then(|(known, _)| known.last_pull);
+    while last().is_none_or(|last| last.ended_at.is_none()) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    no_runs(system).await;
+}
+
+#[test]
+fn what_was_due_while_the_daemon_did_not_run_is_pulled_once() {
+    with_world(|world| async move {
+        population(&world.system).await;
+        let publisher = Publisher::of(OLD).await;
+        // it is ten o'clock, on a Friday
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
+        let pipeline_id = registered(&world.system, definition).await.expect("it is registered");
+        // not due yet
+        let world = world.restarted(Outside::default()).await;
+        let world = world.restarted_after(2 * 3600).await;
+        pulls_ended(&world.system, &pipeline_id, 1).await;
+        assert_eq!(begun(&world.system), 1);
+        // one that is started over and over pulls no more, until it is due
+        let mut world = world;
+        for _ in 0..3 {
+            world = world.restarted_after(60).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert_eq!(begun(&world.system), 1);
+        }
+        // three of them are due by then
+        let world = world.restarted_after(21 * 86_400).await;
+        pulls_ended(&world.system, &pipeline_id, 2).await;
+        pulling::begin_due(&shop(&world.system, &world.time));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!((begun(&world.system), publisher.asked()), (2, 2));
+    });
+}
+
+#[test]
+fn interrupted_scheduled_pull_is_made_up_for_once() {
+    with_world(|world| async move {
+        population(&world.system).await;
+        let publisher = Publisher::of(OLD).await;
+        publisher.answers.send_replace(false);
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
+        let pipeline_id = registered(&world.system, definition).await.expect("it is registered");
+        world.time.turn(3600);
+        pulling::begin_due(&shop(&world.system, &world.time));
+        while publisher.asked() == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let mut world = world;
+        for minutes in [1, 13] {
+            world = world.restarted_after(minutes * 60).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert_eq!(publisher.asked(), 1);
+        }
+        publisher.answers.send_replace(true);
+        let world = world.restarted_after(60).await;
+        pulls_ended(&world.system, &pipeline_id, 2).await;
+        assert_eq!(publisher.asked(), 2);
+        let runs = world.system.store.runs().expect("they are read");
+        assert!(runs.iter().all(|run| run.state == RunState::Completed) && runs.len() == 1, "{runs:?}");
+    });
+}
+
+#[test]
+fn pipeline_registered_again_keeps_its_last_pull_but_not_its_schedule() {
+    with_world(|world| async move {
+        population(&world.system).await;
+        let publisher = Publisher::of(OLD).await;
+        let of = |schedule| pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some(schedule));
+        let pipeline_id = registered(&world.system, of("0 11 * * fri")).await.expect("it is registered");
+        taken(&world.system, &pipeline_id).await;
+        let last = |system: &System| {
+            system.store.pipeline(&pipeline_id).expect("it is read").expect("it is there").0.last_pull
+        };
+        let before = last(&world.system);
+        assert!(before.is_some_and(|last| last.ended_at.is_some()), "{before:?}");
+        world.time.turn(7200);
+        registered(&world.system, of("0 9 * * *")).await.expect("it is registered");
+        assert_eq!(last(&world.system), before);
+        let _world = world.restarted(Outside::default()).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(publisher.asked(), 1);
+    });
+}
+
+/// What runs need, beside the actor that has its own.
+fn shop(system: &System, time: &Hand) -> Arc<Shop> {
+    let config = crate::testing::ingestion(time);
+    let (store, log) = (system.store.clone(), system.log.clone());
+    Ingestion::new(config, store, log, system.clock.clone(), system.metrics.clone()).shop
+}
+
+/// A source that is pulled from `endpoint`, holds a release of 2020, and answers with nothing older than a day.
+async fn strict(system: &System, endpoint: &str) -> (SourceId, PipelineId) {
+    population(system).await;
+    let definition = pulled_by(Method::FileDownload, Some(endpoint.to_owned()), None);
+    let pipeline_id = registered(system, definition).await.expect("it is registered");
+    ingested(system, &pipeline_id, OLD, "2020-04-14").await;
+    let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
+    let review = ReviewSource { oracle_id: oracle_id.clone(), review: Review::Approve, peer: PEER };
+    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+    let view = system.store.view(&oracle_id).expect("it opens").expect("it is there");
+    let mut policy = policy_of(&view.state, &view.ontology);
+    policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
+    policy.default_max_age_seconds = 86_400;
+    let set = system.registry.ask(SetFreshness { policy, peer: PEER }).await;
+    set.expect("it answers").expect("it is set");
+    (oracle_id, pipeline_id)
+}
+
+/// Asks it for something, and says of which version the answer is.
+async fn queried(system: &System, oracle_id: &SourceId) -> Result<String, QueryError> {
+    let request = QueryRequest { axes_requested: vec!["population".into()], ..QueryRequest::default() };
+    let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
+    system.queries.ask(query).await.map(|answer| answer.response.query_metadata.data_version)
+}
+
+/// Declares what a source has said stale.
+async fn invalidated(system: &System, oracle_id: &SourceId) {
+    let (trigger, detail) = (InvalidationCause::Manual, "they have told us".to_owned());
+    let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER };
+    system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+}
+
+#[test]
+fn a_stale_answer_waits_for_a_refresh_and_many_ask_the_source_once() {
+    with_world(|World { system, time, .. }| async move {
+        let publisher = Publisher::of(NEW).await;
+        let (oracle_id, _) = strict(&system, &publisher.url).await;
+        let ask = || queried(&system, &oracle_id);
+        let (one, two, three) = tokio::join!(ask(), ask(), ask());
+        for answer in [one, two, three] {
+            assert_eq!(answer.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
+        }
+        assert_eq!(publisher.asked(), 1);
+        // two days on the source has still the same: nothing makes that fresh
+        time.turn(2 * 86_400);
+        let stale = ask().await;
+        assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
+        assert_eq!(publisher.asked(), 2);
+    });
+}
+
+#[test]
+fn a_source_that_had_nothing_new_is_left_alone_for_a_while() {
+    with_world(|World { system, time, .. }| async move {
+        let publisher = Publisher::of(OLD).await;
+        let (oracle_id, _) = strict(&system, &publisher.url).await;
+        for (seconds, pulls) in [(0, 1), (59, 1), (1, 2), (30, 2), (30, 3)] {
+            time.turn(seconds);
+            for _ in 0..5 {
+                let stale = queried(&system, &oracle_id).await;
+                assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
+            }
+            assert_eq!(publisher.asked(), pulls, "{seconds}");
+        }
+        // what fails is left alone, too
+        time.turn(60);
+        publisher.says("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n", None);
+        for _ in 0..5 {
+            assert!(queried(&system, &oracle_id).await.is_err());
+        }
+        assert_eq!(publisher.asked(), 4);
+        // a message that there is something new ends the pause
+        time.turn(1);
+        publisher.says(NEW, None);
+        invalidated(&system, &oracle_id).await;
+        assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T10:03:01Z");
+        assert_eq!(publisher.asked(), 5);
+    });
+}
+
+#[test]
+fn a_stale_answer_waits_for_the_pull_that_goes_on_and_begins_no_other() {
+    with_world(|World { system, .. }| async move {
+        let publisher = Publisher::of(NEW).await;
+        let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
+        publisher.answers.send_replace(false);
+        let told = async {
+            while publisher.asked() == 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let open = async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                publisher.answers.send_replace(true);
+            };
+            tokio::join!(queried(&system, &oracle_id), open).0
+        };
+        let (pulled, told) = tokio::join!(pulled(&system, &pipeline_id), told);
+        assert!(matches!(pulled, Ok(PullOutcome::Begun(_))), "{pulled:?}");
+        assert_eq!(told.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
+        assert_eq!(publisher.asked(), 1);
+    });
+}
+
+#[test]
+fn a_newer_version_that_cannot_be_read_makes_what_is_known_stale() {
+    with_world(|World { system, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let Ok(PullOutcome::Begun(begun)) = pulled(&system, &pipeline_id).await else { panic!("it is new") };
+        let run = ended(&system, begun).await;
+        assert_eq!(run.state, RunState::Failed);
+        let (source, _) = system.store.source(&run.oracle_id).expect("it is read").expect("it is there");
+        assert_eq!(source.stale_since(), run.ended_at);
+    });
+}
+
+/// Pulls what there is, and waits for the run's end.
+async fn taken(system: &System, pipeline_id: &PipelineId) -> Run {
+    let pulled = pulled(system, pipeline_id).await;
+    let Ok(PullOutcome::Begun(begun)) = pulled else { panic!("it is new: {pulled:?}") };
+    let run = ended(system, begun).await;
+    no_runs(system).await;
+    run
+}
+
+async fn no_runs(system: &System) {
+    while !system.ingestion.ask(Running).await.expect("it answers").is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[test]
+fn alternating_undated_payloads_are_three_releases() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        let mut definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        definition.pipeline.gates.accept_same_payload = true;
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let mut versions = Vec::new();
+        for body in [OLD, NEW, OLD] {
+            publisher.says(body, None);
+            let run = taken(&system, &pipeline_id).await;
+            assert_eq!(
+                (run.state, run.input.released_at.to_string()),
+                (RunState::Completed, run.input.version.clone())
+            );
+            versions.push(run.input.version);
+            let again = pulled(&system, &pipeline_id).await;
+            assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+            time.turn(86_400);
+        }
+        assert_eq!(versions, ["2026-11-20T10:00:00Z", "2026-11-21T10:00:00Z", "2026-11-22T10:00:00Z"]);
+        let old = ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"];
+        assert_eq!(valid(&system, "2026-11-21"), old);
+        assert_eq!(valid(&system, "2026-11-22"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
+        assert_eq!(valid(&system, "2026-11-23"), old);
+    });
+}
+
+#[test]
+fn releases_of_one_moment_are_told_apart() {
+    with_world(|World { system, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let mut versions = Vec::new();
+        for body in [OLD, NEW] {
+            publisher.says(body, None);
+            versions.push(taken(&system, &pipeline_id).await.input.version);
+        }
+        assert_eq!(versions, ["2026-11-20T10:00:00Z", "2026-11-20T10:00:00.000001Z"]);
+    });
+}
+
+#[test]
+fn a_date_that_is_not_a_newer_one_dates_no_release() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        for (body, last_modified, version) in [
+            (OLD, "Fri, 20 Nov 2026 09:00:00 GMT", "2026-11-20T09:00:00Z"),
+            // the same date for something else, an earlier one, one ahead of now, a newer one
+            (NEW, "Fri, 20 Nov 2026 09:00:00 GMT", "2026-11-20T11:00:00Z"),
+            (OLD, "Thu, 19 Nov 2026 09:00:00 GMT", "2026-11-20T12:00:00Z"),
+            (NEW, "Sat, 21 Nov 2026 09:00:00 GMT", "2026-11-20T13:00:00Z"),
+            (OLD, "Fri, 20 Nov 2026 13:30:00 GMT", "2026-11-20T13:30:00Z"),
+        ] {
+            publisher.says(body, Some(last_modified));
+            assert_eq!(taken(&system, &pipeline_id).await.input.version, version);
+            time.turn(3600);
+        }
+    });
+}
+
+#[test]
+fn payload_read_by_another_definition_stays_the_same_release() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        publisher.says(OLD, None);
+        publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
+        let mut definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition.clone()).await.expect("it is registered");
+        let first = taken(&system, &pipeline_id).await;
+        definition.pipeline.storage.retention_days += 1;
+        registered(&system, definition).await.expect("it is registered");
+        time.turn(86_400);
+        let anew = taken(&system, &pipeline_id).await;
+        assert_ne!(anew.run_id, first.run_id);
+        assert_eq!((anew.number, anew.input.version), (2, first.input.version));
+        assert_eq!(anew.input.released_at, first.input.released_at);
+        let again = pulled(&system, &pipeline_id).await;
+        assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+        let (source, _) = system.store.source(&anew.oracle_id).expect("it is read").expect("it is there");
+        assert_eq!(source.entry.version_history.len(), 1);
+    });
+}
+
+#[test]
+fn pull_is_compared_with_the_last_read_payload_not_the_last_pulled_one() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        taken(&system, &pipeline_id).await;
+        time.turn(2 * 86_400);
+        // somebody hands something older in, and it is still what the source says that holds
+        ingested(&system, &pipeline_id, NEW, "2020-04-14").await;
+        let again = pulled(&system, &pipeline_id).await;
+        assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+        // somebody hands something newer in, and the source still says what it said
+        ingested(&system, &pipeline_id, NEW, "2026-11-21").await;
+        time.turn(1);
+        assert_eq!(taken(&system, &pipeline_id).await.input.version, "2026-11-22T10:00:01Z");
+    });
+}
+
+#[test]
+fn a_payload_that_is_pulled_in_vain_again_is_the_same_run_again() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
+        publisher.said.lock().expect("nobody panicked").last_modified = None;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        for _ in 0..3 {
+            let run = taken(&system, &pipeline_id).await;
+            assert_eq!((run.state, run.input.version.as_str()), (RunState::Failed, "2026-11-20T10:00:00Z"));
+            time.turn(60);
+        }
+        assert_eq!(system.store.runs().expect("they are read").len(), 1);
+    });
+}
+
+#[test]
+fn one_pull_of_a_pipeline_goes_on_at_a_time() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("* * * * *"));
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let shop = shop(&system, &time);
+        publisher.answers.send_replace(false);
+        for minute in 0..3 {
+            pulling::begin_due(&shop);
+            time.turn(60);
+            while publisher.asked() < minute.min(1) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        let wanted = Wanted { pipeline_id, requested_by: "7".into(), peer: Some(PEER) };
+        let refused = pulling::pull(Arc::clone(&shop), wanted.clone()).await;
+        assert!(matches!(refused, Err(IngestionError::Pulling(_))), "{refused:?}");
+        assert_eq!(publisher.asked(), 1);
+        publisher.answers.send_replace(true);
+        while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // what was left out is not made up for, and what is due next is not left out
+        pulling::begin_due(&shop);
+        let again = pulling::pull(Arc::clone(&shop), wanted).await;
+        assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+        assert!(!logged(&system.store).contains(&"pull_failed".to_owned()));
+    });
+}
+
+#[test]
+fn what_a_later_pull_finds_again_is_stale_no_more_and_as_old_as_it_was() {
+    with_world(|World { system, time, .. }| async move {
+        let publisher = Publisher::of(NEW).await;
+        publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
+        let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
+        taken(&system, &pipeline_id).await;
+        let source = || system.store.source(&oracle_id).expect("it is read").expect("it is there").0;
+        let released = source().releases();
+        // by a 304, and by the same bytes
+        for (confirmed, etag) in [(1, Some("\"1\"")), (2, None)] {
+            publisher.said.lock().expect("nobody panicked").etag = etag;
+            time.turn(1);
+            invalidated(&system, &oracle_id).await;
+            assert!(source().stale_since().is_some());
+            assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T09:00:00Z");
+            let events = logged(&system.store);
+            assert_eq!(events.iter().filter(|event| *event == "source_confirmed").count(), confirmed);
+        }
+        assert_eq!((source().stale_since(), source().releases()), (None, released));
+        time.turn(86_400);
+        assert!(matches!(queried(&system, &oracle_id).await, Err(QueryError::Stale { .. })));
+    });
+}
+
+#[test]
+fn what_was_asked_before_a_source_was_declared_stale_does_not_confirm_it() {
+    with_world(|World { system, time, .. }| async move {
+        let publisher = Publisher::of(NEW).await;
+        let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
+        // something new at first, and then the same again
+        for asked in 1..=2 {
+            publisher.answers.send_replace(false);
+            let declared = async {
+                while publisher.asked() < asked {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                time.turn(1);
+                invalidated(&system, &oracle_id).await;
+                time.turn(1);
+                publisher.answers.send_replace(true);
+            };
+            let (pulled, ()) = tokio::join!(pulled(&system, &pipeline_id), declared);
+            no_runs(&system).await;
+            assert_eq!(pulled.expect("it comes").run().is_some(), asked == 1);
+            let (source, _) = system.store.source(&oracle_id).expect("it is read").expect("it is there");
+            assert!(source.stale_since().is_some() && source.completed.len() == 2);
+        }
+    });
+}
+
+#[test]
+fn a_run_that_was_begun_before_a_source_was_declared_stale_leaves_it_so() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
+        let begun = long_begun(&system, &pipeline_id).await;
+        time.turn(1);
+        invalidated(&system, &oracle_id).await;
+        let invalidated_at = Some(system.clock.now());
+        assert_eq!(ended(&system, begun).await.state, RunState::Completed);
+        let source = || system.store.source(&oracle_id).expect("it is read").expect("it is there").0;
+        assert_eq!(source().stale_since(), invalidated_at);
+        no_runs(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-15").await;
+        assert_eq!(source().stale_since(), None);
+    });
+}
+
+#[test]
+fn pull_brings_the_newest_release_although_the_clock_was_set_back() {
+    with_world(|World { system, time, .. }| async move {
+        let publisher = Publisher::of(OLD).await;
+        publisher.says(OLD, None);
+        let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
+        publisher.says(NEW, None);
+        taken(&system, &pipeline_id).await;
+        let first = queried(&system, &oracle_id).await.expect("it is fresh");
+        time.turn(-3 * 86_400);
+        // the release from before the step is still in force
+        assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), first);
+        let again = pulled(&system, &pipeline_id).await;
+        assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+        invalidated(&system, &oracle_id).await;
+        publisher.says(OLD, None);
+        taken(&system, &pipeline_id).await;
+        let second = queried(&system, &oracle_id).await.expect("the pull has ended the invalidation");
+        assert_ne!(second, first);
+        time.turn(3 * 86_400);
+        assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), second);
+    });
+}

@@ -1,0 +1,195 @@
+use super::*;
+use crate::ground::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
+use crate::testing::ground::open_pipeline;
+use crate::testing::ground::{PEER, document};
+use oracled_domain::ground::ontology::{Axis, Ontology};
+use oracled_domain::ground::source::Registration;
+use oracled_store::ground::state::SourceState;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const ORACLE_ID: &str = "world-bank-population";
+
+fn oracle_id() -> SourceId {
+    ORACLE_ID.parse().expect("an id")
+}
+
+fn state(system: &System) -> SourceState {
+    system.store.source(&oracle_id()).expect("it is read").expect("it is there").0
+}
+
+/// The files of what the source has said, with a bit of the first one turned over.
+fn damaged(world: &World) -> Vec<PathBuf> {
+    let state = state(&world.system);
+    let path = |sha256: &Sha256Hex| world.dir.join("ground/facts").join(format!("{sha256}.sorted"));
+    let paths: Vec<_> = state.sorted_files().map(|file| path(&file.sha256)).collect();
+    let mut bytes = fs::read(&paths[0]).expect("it is there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&paths[0], bytes).expect("it is written");
+    paths
+}
+
+fn export(system: &System) -> Vec<u8> {
+    let view = system.store.view(&oracle_id()).expect("it opens").expect("it is there");
+    let mut lines = Vec::new();
+    view.export(&mut lines).expect("it is read");
+    lines
+}
+
+async fn rebuilt(system: &System) -> Result<RebuildOutcome, IngestionError> {
+    let rebuild = Rebuild { oracle_id: oracle_id(), peer: PEER };
+    system.ingestion.ask(rebuild).await.expect("it answers")
+}
+
+fn refused(rebuilt: Result<RebuildOutcome, IngestionError>) -> String {
+    match rebuilt {
+        Err(error @ IngestionError::NotRebuilt { .. }) => error.to_string(),
+        other => panic!("it should be refused: {other:?}"),
+    }
+}
+
+#[test]
+fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
+    with_world(|world| async move {
+        let system = &world.system;
+        let pipeline_id = population(system).await;
+        ingested(system, &pipeline_id, OLD, "2020-04-14").await;
+        ingested(system, &pipeline_id, NEW, "2023-05-04").await;
+        let (before, said) = (state(system), export(system));
+        let runs = system.store.runs().expect("they are read");
+        let nothing = rebuilt(system).await.expect("it is whole");
+        assert_eq!((nothing.runs, nothing.files.len()), (0, 0));
+
+        // by now the source is of another version of the ontology, and provides fewer axes
+        let mut ontology: Ontology =
+            document(include_str!("../../../../../examples/ground-truth/ontologies/population.json"));
+        ontology.version = "2".into();
+        let name = ontology.axes.iter().find(|axis| axis.axis == "area_name").expect("it is there").clone();
+        ontology.axes.push(Axis { axis: "former_name".into(), ..name });
+        let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
+        registered.expect("it answers").expect("it is registered");
+        let mut registration: Box<Registration> =
+            document(include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json"));
+        registration.ontology.version = "2".into();
+        registration.axes_provided.retain(|axis| axis != "area_name");
+        let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
+        registered.expect("it answers").expect("it is registered");
+
+        let paths = damaged(&world);
+        fs::remove_file(&paths[1]).expect("it is there");
+        let outcome = rebuilt(system).await.expect("it is made");
+        assert_eq!((outcome.runs, outcome.prunings, outcome.files.len()), (2, 0, 2));
+        assert!(export(system) == said);
+        let after = state(system);
+        assert_eq!((&after.files, &after.completed), (&before.files, &before.completed));
+        assert_eq!(system.store.runs().expect("they are read"), runs);
+        let entry = logged(&system.store).pop();
+        assert_eq!(entry.as_deref(), Some("source_rebuilt"));
+        let verify = Verify { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
+        let verified = system.ingestion.ask(verify).await.expect("it answers").expect("it is read");
+        assert_eq!(verified.file_fault, None);
+        assert!(verified.runs.iter().all(|run| run.fault_count == 0), "{verified:?}");
+        assert_eq!(fs::read_dir(world.dir.join("ground/work")).expect("it is there").count(), 0);
+    });
+}
+
+#[test]
+fn pruning_is_repeated_and_a_missing_payload_is_named_with_its_run() {
+    with_world(|world| async move {
+        let system = &world.system;
+        let pipeline_id = population(system).await;
+        let first = ingested(system, &pipeline_id, OLD, "2003-04-14").await;
+        ingested(system, &pipeline_id, NEW, "2005-05-04").await;
+        let prune = Prune { oracle_id: oracle_id(), before: None, peer: PEER };
+        let pruned = system.ingestion.ask(prune).await.expect("it answers").expect("it is pruned");
+        assert_eq!((pruned.versions, pruned.payloads.len()), (2, 0), "{pruned:?}");
+        let said = export(system);
+        assert!(String::from_utf8_lossy(&said).contains("\"record\":null"));
+        damaged(&world);
+        let outcome = rebuilt(system).await.expect("it is made");
+        assert_eq!((outcome.runs, outcome.prunings, outcome.files.len()), (2, 1, 1));
+        assert!(export(system) == said);
+
+        let entries = system.store.last_seq();
+        let paths = damaged(&world);
+        let ill = fs::read(&paths[0]).expect("it is there");
+        let payload = world.dir.join("ground/raw").join(format!("{}.raw", first.input.raw_sha256));
+        fs::remove_file(payload).expect("it is there");
+        let told = refused(rebuilt(system).await);
+        let run = format!("run {} (2003-04-14): source {ORACLE_ID}: the archived payload", first.run_id);
+        assert!(told.contains(&run) && told.contains("is missing; ingest the release again"), "{told}");
+        assert!(fs::read(&paths[0]).expect("it is there") == ill);
+        assert_eq!(system.store.last_seq(), entries);
+        let verify = Verify { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
+        let verified = system.ingestion.ask(verify).await.expect("it answers").expect("it is read");
+        assert!(verified.file_fault.is_some_and(|fault| fault.contains("source rebuild")));
+        let lost = &verified.runs[0];
+        assert_eq!((lost.fault_count, lost.has_payload), (1, true), "{lost:?}");
+        assert!(lost.faults[0].contains("is missing; ingest the release again"), "{lost:?}");
+
+        // the same bytes again are the payload again
+        let begin = asked(&pipeline_id, archived(system, OLD.as_bytes()), "2003-04-14");
+        let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it is understood");
+        assert!(matches!(begun, Begun::Unchanged(_)));
+        assert_eq!(rebuilt(system).await.expect("it is made").files.len(), 1);
+        assert!(export(system) == said);
+    });
+}
+
+#[test]
+fn a_payload_that_was_not_to_be_kept_keeps_a_source_from_being_rebuilt() {
+    with_world(|world| async move {
+        let system = &world.system;
+        population(system).await;
+        let mut definition = open_pipeline();
+        definition.pipeline.audit.log_raw_input = false;
+        let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
+        let pipeline_id = registered.expect("it answers").expect("it is registered").document.pipeline_id;
+        let run = ingested(system, &pipeline_id, OLD, "2020-04-14").await;
+        // the payload is removed after the run has become visible
+        while system.store.files().has_archived(&run.input.raw_sha256) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        damaged(&world);
+        let told = refused(rebuilt(system).await);
+        assert!(told.contains("`log_raw_input: false`") && told.contains("nothing has changed"), "{told}");
+    });
+}
+
+#[test]
+fn a_rebuilding_is_one_at_a_time_with_runs_and_ends_when_it_is_cancelled() {
+    with_world(|world| async move {
+        let system = &world.system;
+        let pipeline_id = population(system).await;
+        let rows = |n: usize| format!("Aruba,{},{},{n}\n", code(n / 150), 1950 + n % 150);
+        let many: String = (0..30_000).map(rows).collect();
+        let payload = format!("Country Name,Country Code,Year,Value\n{many}");
+        let run = ingested(system, &pipeline_id, &payload, "2020-04-14").await;
+        let paths = damaged(&world);
+        let ill = fs::read(&paths[0]).expect("it is there");
+        let rebuilding = actix_rt::spawn({
+            let ingestion = system.ingestion.clone();
+            async move {
+                let rebuild = Rebuild { oracle_id: oracle_id(), peer: PEER };
+                ingestion.ask(rebuild).await.expect("it answers")
+            }
+        });
+        while system.ingestion.ask(Running).await.expect("it answers").is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let begin = asked(&pipeline_id, archived(system, NEW.as_bytes()), "2023-05-04");
+        let begun = system.ingestion.ask(begin).await.expect("it answers");
+        assert!(matches!(begun, Err(IngestionError::Busy { .. })), "{begun:?}");
+        let again = rebuilt(system).await;
+        assert!(matches!(again, Err(IngestionError::Busy { .. })), "{again:?}");
+        let cancel = Cancel { run_id: run.run_id.clone(), peer: PEER };
+        system.ingestion.ask(cancel).await.expect("it answers").expect("it goes on");
+        let told = refused(rebuilding.await.expect("it does not panic"));
+        assert!(told.contains("cancelled"), "{told}");
+        assert!(fs::read(&paths[0]).expect("it is there") == ill);
+        assert_eq!(system.store.run(&run.run_id).expect("it is read").expect("it is there").0, run);
+        assert_eq!(rebuilt(system).await.expect("nobody stops it").files.len(), 1);
+    });
+}

@@ -1,0 +1,301 @@
+//! Upkeep: compares the stored data of a source with its digests, and prunes data that is no longer needed.
+
+use super::archiving::ARCHIVING;
+use super::flights::Holder;
+use super::{IngestionError, Proceed, Shop, Verify};
+use crate::ground::registry::{Decided, RegistryError, as_read};
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::ground::PruneEntry;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_store::ground::checked::SourceCheck;
+use oracled_store::ground::state::{Completed, SourceState};
+use oracled_store::ground::verify::{CheckProgress, Fault, Verified};
+use oracled_store::ground::view::SourceView;
+use oracled_store::{Record, RowKey, Store, StoreError, Write};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+/// What was taken out of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PruneOutcome {
+    /// What had ceased to hold before then.
+    pub before: Timestamp,
+    /// How many versions have lost their content; their provenance stays.
+    pub versions: u64,
+    /// The payloads that were removed.
+    pub payloads: Vec<Sha256Hex>,
+    /// How many bytes that has freed.
+    pub freed_bytes: u64,
+}
+
+/// A run held against its payload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifiedRun {
+    /// Which.
+    pub run_id: Sha256Hex,
+    /// Of which version of the source.
+    pub version: String,
+    /// How many raw records were held against their digests.
+    pub records: u64,
+    /// How many bytes of payload were read.
+    pub payload_bytes: u64,
+    /// Whether the payload is there, or should be; where neither is, it was let go, and there is nothing to hold against.
+    pub has_payload: bool,
+    /// How much is wrong.
+    pub fault_count: u64,
+    /// What, the first of it.
+    pub faults: Vec<String>,
+}
+
+/// A source held against what was committed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifiedSource {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// How many rows its files have.
+    pub rows: u64,
+    /// What is wrong with its files, if anything.
+    pub file_fault: Option<String>,
+    /// Its runs, in the order in which they became visible.
+    pub runs: Vec<VerifiedRun>,
+}
+
+/// Takes the content of what had ceased to hold out of a source, with the payloads that nothing needs then.
+pub(super) async fn prune(
+    shop: Arc<Shop>,
+    oracle_id: SourceId,
+    before: Option<Timestamp>,
+    peer: Peer,
+) -> Result<PruneOutcome, IngestionError> {
+    let kept_until = shop.kept_until(&oracle_id)?;
+    let before = before.unwrap_or(kept_until);
+    if before > kept_until {
+        return Err(IngestionError::Retained { before, kept_until });
+    }
+    let claim = Arc::new(shop.flights.hold(&oracle_id, Holder::Upkeep)?);
+    let view = shop.view(&oracle_id)?;
+    let old = view.state.clone();
+    let held = Arc::clone(&claim);
+    let pruned = spawn_blocking(move || view.prune(before, |_| held.is_to_go_on())).await;
+    let pruned = pruned.map_err(|error| IngestionError::Inside(error.to_string()))??;
+    let pruned =
+        pruned.ok_or_else(|| IngestionError::Inside("the daemon stops, and nothing was pruned".into()))?;
+    let _turn = ARCHIVING.lock().await;
+    let (versions, freed_bytes) = (pruned.statements, pruned.freed_bytes);
+    let payloads = shop.to_be_removed(&old, &pruned.unneeded, before)?;
+    let mut outcome = PruneOutcome { before, versions, payloads, freed_bytes };
+    if outcome.versions == 0 && outcome.payloads.is_empty() {
+        return Ok(outcome);
+    }
+    let files = pruned.named();
+    let timestamp = shop.clock.now();
+    let entry = PruneEntry {
+        oracle_id: oracle_id.clone(),
+        before,
+        versions,
+        payloads: outcome.payloads.clone(),
+        peer,
+        timestamp,
+    };
+    shop.commit_files(&oracle_id, Event::SourcePruned(entry), |source| SourceState {
+        files: files.clone(),
+        ..source
+    })
+    .await?;
+    shop.store.remove_replaced(&old)?;
+    for sha256 in &outcome.payloads {
+        outcome.freed_bytes += shop.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
+    }
+    Ok(outcome)
+}
+
+impl VerifiedSource {
+    /// The number of faults in the files and the runs.
+    #[must_use]
+    pub fn fault_count(&self) -> u64 {
+        u64::from(self.file_fault.is_some()) + self.runs.iter().map(|run| run.fault_count).sum::<u64>()
+    }
+}
+
+/// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a check of the
+/// whole source.
+pub(super) async fn verify(shop: Arc<Shop>, check: Verify) -> Result<VerifiedSource, IngestionError> {
+    let Verify { oracle_id, run_id, proceed } = check;
+    let verified = verify_until_settled(&shop, &oracle_id, run_id.as_ref(), proceed).await?;
+    if run_id.is_none() {
+        let found = SourceCheck { checked_at: shop.clock.now(), fault_count: verified.fault_count() };
+        let noted = spawn_blocking(move || shop.store.put_source_check(&oracle_id, found)).await;
+        let noted = noted.map_err(|error| IngestionError::Inside(error.to_string()))?;
+        if let Err(error) = noted {
+            tracing::warn!(%error, "could not store the result of a source check");
+        }
+    }
+    Ok(verified)
+}
+
+/// Repeats the check of a source if a run that ended meanwhile has merged and removed its files.
+async fn verify_until_settled(
+    shop: &Arc<Shop>,
+    oracle_id: &SourceId,
+    run_id: Option<&Sha256Hex>,
+    proceed: Proceed,
+) -> Result<VerifiedSource, IngestionError> {
+    let awaited = Arc::new(());
+    loop {
+        let (check, asked, awaited_too) = (Arc::clone(shop), oracle_id.clone(), Arc::clone(&awaited));
+        let (run_id, proceed) = (run_id.cloned(), Arc::clone(&proceed));
+        let checked = spawn_blocking(move || {
+            // if the files cannot be opened, the open view is used: its payloads can still be checked
+            let opened = check.store.view_for_check(&asked).or_else(|_| check.store.view(&asked));
+            let view = match opened {
+                // the damage keeps the file from being opened
+                Err(error @ StoreError::SourceFile { .. }) => {
+                    let file_fault = Some(error.to_string());
+                    let runs = Vec::new();
+                    return Ok((VerifiedSource { oracle_id: asked, rows: 0, file_fault, runs }, None));
+                }
+                view => view?.ok_or_else(|| RegistryError::SourceUnknown(asked.clone()))?,
+            };
+            let is_awaited = || Arc::strong_count(&awaited_too) > 1 && !check.flights.is_stopping();
+            let mut proceed = |progress| is_awaited() && proceed(progress);
+            let verified = verified(&check.store, &view, run_id.as_ref(), &mut proceed)?;
+            Ok((verified, Some(view.state.files.clone())))
+        });
+        let checked: Result<_, IngestionError> =
+            checked.await.map_err(|error| IngestionError::Inside(error.to_string()))?;
+        let (verified, files) = checked?;
+        let is_settled = |files| Ok::<_, IngestionError>(shop.desk().source(oracle_id)?.0.files == files);
+        if verified.file_fault.is_none() || files.map_or(Ok(true), is_settled)? {
+            return Ok(verified);
+        }
+    }
+}
+
+fn verified(
+    store: &Store,
+    view: &SourceView,
+    run_id: Option<&Sha256Hex>,
+    proceed: &mut dyn FnMut(CheckProgress) -> bool,
+) -> Result<VerifiedSource, IngestionError> {
+    let wanted = |id: &Sha256Hex| run_id.is_none_or(|wanted| wanted == id);
+    let completed: Vec<_> =
+        view.state.completed.iter().filter(|completed| wanted(&completed.run_id)).collect();
+    let numbers = completed.iter().map(|completed| completed.release.run).collect();
+    let mut meter = view.meter(&numbers, proceed);
+    let of_files = view.verify_files(&mut meter);
+    let of_rejects = |rows| {
+        let oracle_id = view.state.entry.oracle_id();
+        store.verify_rejects(oracle_id, run_id, &mut meter).map(|rejects| rows + rejects)
+    };
+    let (rows, file_fault) = match of_files.and_then(of_rejects) {
+        Ok(rows) => (rows, None),
+        Err(error @ StoreError::SourceFile { .. }) => (0, Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    let lost = store.lost_payloads(&view.state)?;
+    let mut runs = Vec::new();
+    let mut found = match view.verify_runs(&numbers, &mut meter) {
+        Ok(found) => found,
+        Err(error @ StoreError::Stopped) => return Err(error.into()),
+        Err(_) if file_fault.is_some() => {
+            completed.iter().map(|completed| (completed.release.run, unknown(store, completed))).collect()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    for completed in completed {
+        let found = found.remove(&completed.release.run).unwrap_or_default();
+        let Verified { records, payload_bytes, faults, mut fault_count, no_payload } = found;
+        let in_words = |fault: Fault| match fault.position {
+            Some(position) => format!("record {position}, at byte {}: {}", fault.offset, fault.what),
+            None => format!("the payload: {}", fault.what),
+        };
+        let mut faults: Vec<_> = faults.into_iter().map(in_words).collect();
+        let lost = lost.iter().find(|lost| lost.run_id == completed.run_id);
+        fault_count += u64::from(lost.is_some());
+        let has_payload = !no_payload || lost.is_some();
+        faults.extend(lost.map(|lost| lost.why.clone()));
+        runs.push(VerifiedRun {
+            run_id: completed.run_id.clone(),
+            version: completed.release.version.clone(),
+            records,
+            payload_bytes,
+            has_payload,
+            fault_count,
+            faults,
+        });
+    }
+    Ok(VerifiedSource { oracle_id: view.state.entry.oracle_id().clone(), rows, file_fault, runs })
+}
+
+/// What is found of a run where the files that say where its records lie are damaged.
+fn unknown(store: &Store, completed: &Completed) -> Verified {
+    if !store.files().has_archived(&completed.raw_sha256) {
+        return Verified { no_payload: true, ..Verified::default() };
+    }
+    let what = "where its records lie is not known, since a file of facts is damaged".to_owned();
+    let fault = Fault { run: completed.release.run, position: None, offset: 0, what };
+    Verified { faults: vec![fault], fault_count: 1, ..Verified::default() }
+}
+
+impl Shop {
+    fn view(&self, oracle_id: &SourceId) -> Result<Arc<SourceView>, IngestionError> {
+        let unknown = || RegistryError::SourceUnknown(oracle_id.clone());
+        Ok(self.store.view(oracle_id)?.ok_or_else(unknown)?)
+    }
+
+    /// The payloads that are there and can go with what is pruned before then: those that nothing with content comes from,
+    /// and those of runs that came to nothing.
+    fn to_be_removed(
+        &self,
+        source: &SourceState,
+        unneeded: &[Sha256Hex],
+        before: Timestamp,
+    ) -> Result<Vec<Sha256Hex>, IngestionError> {
+        let mut payloads = self.store.payloads_of_failures(source, before)?;
+        payloads.extend_from_slice(unneeded);
+        payloads.sort();
+        payloads.dedup();
+        let mut removable = Vec::new();
+        for sha256 in payloads {
+            let needed = || self.store.is_payload_needed(&sha256, Some(source.entry.oracle_id()));
+            if self.store.files().has_archived(&sha256) && !needed()? {
+                removable.push(sha256);
+            }
+        }
+        Ok(removable)
+    }
+
+    /// Up to when a source's pipelines let go of what has ceased to hold: the longest retention of them counts.
+    fn kept_until(&self, oracle_id: &SourceId) -> Result<Timestamp, IngestionError> {
+        let mut days = 0;
+        for registered in self.store.pipelines()?.iter().filter(|known| known.oracle_id == *oracle_id) {
+            let definition = self.store.definition(&registered.pipeline_sha256)?;
+            days = days.max(definition.map_or(0, |definition| definition.pipeline.storage.retention_days));
+        }
+        let retention = SignedDuration::from_hours(i64::from(days) * 24);
+        Ok(self.clock.now().saturating_sub(retention).unwrap_or(Timestamp::MIN))
+    }
+
+    /// Commits what `change` makes of the source as it is, with its entry.
+    pub(super) async fn commit_files(
+        &self,
+        oracle_id: &SourceId,
+        event: Event,
+        change: impl Fn(SourceState) -> SourceState,
+    ) -> Result<(), IngestionError> {
+        let desk = self.desk();
+        let changed = desk.change_or(|desk| {
+            let (source, revision) = desk.source(oracle_id)?;
+            let record = Record {
+                expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
+                events: vec![event.clone()],
+                writes: vec![Write::PutSource(Arc::new(change(source)))],
+                ..Record::default()
+            };
+            Ok(Decided::Change((), record))
+        });
+        changed.await.map(|_| ())
+    }
+}

@@ -1,0 +1,309 @@
+//! Queries: what a registered source says, how fresh that is, and what its policy has become of what is not
+//! (seed: `rfc-0002-ground-truth`, "Query Contract" and "Freshness & Invalidation").
+//!
+//! Reading needs no actor: whoever asks reads the store, on its own thread where that takes a moment, else on another one.
+
+mod answer;
+mod cursor;
+mod entry;
+mod feed;
+mod freshness;
+mod heard;
+mod record;
+mod scan;
+
+pub use entry::OpenEntry;
+pub use feed::{BadPlace, Changed, ChangesPage, Place};
+pub use freshness::Stale;
+pub(crate) use heard::{Asked, Heard};
+pub use record::{RecordAnswer, RecordError, RecordStanding};
+pub use scan::{Processors, StillWaiting};
+
+use crate::audit::logger::{CommitError, Log};
+use crate::ground::ingestion::Ingestion;
+use crate::platform::clock::Clock;
+use crate::platform::door::Door;
+use crate::platform::metrics::{Metrics, QueryOutcome};
+use answer::{Answering, Looked, LookedUp};
+use cursor::Cursor;
+use jiff::Timestamp;
+use oracled_domain::base::moment::{TimeAhead, past_time};
+use oracled_domain::ground::freshness::Freshness;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::query::{BadQuery, OracleQuery, QueryAnswer};
+use oracled_domain::ground::source::{AdapterId, Standing};
+use oracled_store::ground::query::{ScanError, WORK_MAX};
+use oracled_store::{Store, StoreError};
+use scan::{Scan, ScanPermit};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// How long room for a page is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// So many times as long as what its records say an answer is at the most, about.
+const JSON_TIMES: usize = 2;
+
+/// The longest id of a query, in bytes.
+pub const QUERY_ID_MAX_BYTES: usize = 128;
+
+/// Why a query is not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// There is no such source.
+    #[error("no source {0} is registered")]
+    SourceUnknown(SourceId),
+    /// The source is asked anew each time.
+    #[error("source {0} is live, and nothing is stored of it: it is asked by POST /v1/verify")]
+    Live(SourceId),
+    /// The source does not answer.
+    #[error("{0}")]
+    Silent(String),
+    /// The query cannot be meant.
+    #[error(transparent)]
+    Bad(#[from] BadQuery),
+    /// The query names a time in the future.
+    #[error(transparent)]
+    Ahead(#[from] TimeAhead),
+    /// The query's id is none.
+    #[error("`query_id` has 1 to {QUERY_ID_MAX_BYTES} visible ASCII characters")]
+    QueryId,
+    /// What there is is too old.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Others have all the room for pages.
+    #[error("as many answers as are allowed are being made or wait to be read")]
+    Busy,
+    /// The query exceeds the work limit.
+    #[error(
+        "the query takes more than {WORK_MAX} units of work (1 for each filter, record and KiB of the record, 16 for a \
+         `regex`); fix identity axes or an indexed axis by `eq`, or use fewer filters"
+    )]
+    TooCostly,
+    /// The scan reached its deadline, or the caller closed the connection.
+    #[error("the scan was stopped after {} s; try again, or narrow the query", scan::DEADLINE.as_secs())]
+    Stopped,
+    /// Reading failed inside.
+    #[error("the query could not be answered: {0}")]
+    Reading(String),
+    /// The log does not accept the entry of the read.
+    #[error(transparent)]
+    Unlogged(#[from] CommitError),
+}
+
+/// An answer, with its part of the memory for pages, to be given back when it has been sent. A small one has none.
+#[derive(Debug)]
+pub struct Page {
+    /// The answer.
+    pub answer: QueryAnswer,
+    /// As many permits as bytes, at least as long as the answer's JSON about is.
+    pub room: Option<OwnedSemaphorePermit>,
+}
+
+/// Whoever answers queries.
+#[derive(Debug, Clone)]
+pub struct Queries {
+    store: Store,
+    log: Log,
+    clock: Clock,
+    metrics: Metrics,
+    ingestion: Door<Ingestion>,
+    /// How long a stale answer waits for a refresh.
+    refresh_wait: Duration,
+    /// The memory for pages, in bytes, and all of it.
+    pages: Arc<Semaphore>,
+    pages_bytes: usize,
+    processors: Processors,
+}
+
+impl From<ScanError> for QueryError {
+    fn from(error: ScanError) -> Self {
+        match error {
+            ScanError::Store(error) => error.into(),
+            ScanError::TooCostly => Self::TooCostly,
+            ScanError::Stopped => Self::Stopped,
+        }
+    }
+}
+
+/// What the metrics count a query as.
+const fn outcome(error: Option<&QueryError>) -> QueryOutcome {
+    match error {
+        None => QueryOutcome::Answered,
+        Some(
+            QueryError::SourceUnknown(_)
+            | QueryError::Live(_)
+            | QueryError::Bad(_)
+            | QueryError::Ahead(_)
+            | QueryError::QueryId,
+        ) => QueryOutcome::Refused,
+        Some(QueryError::Silent(_)) => QueryOutcome::Silent,
+        Some(QueryError::Stale { .. }) => QueryOutcome::Stale,
+        Some(QueryError::TooCostly) => QueryOutcome::TooCostly,
+        Some(QueryError::Stopped) => QueryOutcome::Stopped,
+        Some(QueryError::Busy) => QueryOutcome::Busy,
+        Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => QueryOutcome::Failed,
+    }
+}
+
+impl Queries {
+    pub(crate) fn new(
+        store: Store,
+        log: Log,
+        clock: Clock,
+        metrics: Metrics,
+        ingestion: Door<Ingestion>,
+        refresh_wait: Duration,
+        (pages_bytes, processors): (usize, Processors),
+    ) -> Self {
+        let pages = Arc::new(Semaphore::new(pages_bytes));
+        Self { store, log, clock, metrics, ingestion, refresh_wait, pages, pages_bytes, processors }
+    }
+
+    /// A page of the answer to `asked`. A scan ends early once `still_waiting` returns false.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn page(&self, asked: OracleQuery, still_waiting: StillWaiting) -> Result<Page, QueryError> {
+        let mut entry = self.open_query_entry(&asked);
+        let answered = self.answer(asked, entry.began(), &still_waiting).await;
+        self.metrics.querying.asked(entry.elapsed(), outcome(answered.as_ref().err()));
+        if let Ok(page) = &answered {
+            entry.answered(&page.answer);
+        }
+        entry.ended(answered.as_ref().err());
+        self.close_entry(entry).await?;
+        answered
+    }
+
+    async fn answer(
+        &self,
+        asked: OracleQuery,
+        began: Instant,
+        still_waiting: &StillWaiting,
+    ) -> Result<Page, QueryError> {
+        if !asked.query_id.as_ref().is_none_or(|id| is_query_id(id)) {
+            return Err(QueryError::QueryId);
+        }
+        let mut waited = false;
+        loop {
+            let (freshness, page) = self.read(asked.clone(), began, still_waiting).await?;
+            if let Some(page) = self.passed(&asked.oracle_id, &freshness, page, &mut waited).await? {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The freshness of an answer, and a page of it if the policy allows it. A small lookup runs here. A longer scan, or a
+    /// query with patterns to compile, runs on another thread once memory and a processor are free.
+    async fn read(
+        &self,
+        asked: OracleQuery,
+        began: Instant,
+        still_waiting: &StillWaiting,
+    ) -> Result<(Freshness, Option<Page>), QueryError> {
+        let now = self.clock.now();
+        let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
+        let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
+        if view.state.entry.registration.adapter_id == AdapterId::Http {
+            return Err(QueryError::Live(asked.oracle_id));
+        }
+        let warning = match view.state.entry.standing(now) {
+            Standing::Answers => None,
+            Standing::AnswersWithWarning(warning) => Some(warning),
+            Standing::Silent(why) => return Err(QueryError::Silent(why)),
+        };
+        let page_bytes = asked.request.page_bytes();
+        let has_patterns = asked.request.has_patterns();
+        let answering = move || Answering::new(asked, view, warning, now, began);
+        let (Looked { freshness, answer }, room) = if has_patterns {
+            self.scan(page_bytes, still_waiting, move |scan| answering()?.page(scan)).await?
+        } else {
+            let answering = answering()?;
+            match answering.look_up()? {
+                LookedUp::Answered(looked) => (*looked, None),
+                LookedUp::TooMuch => {
+                    self.scan(page_bytes, still_waiting, move |scan| answering.page(scan)).await?
+                }
+            }
+        };
+        Ok((freshness, answer.map(|answer| Page { answer, room })))
+    }
+
+    /// Waits for memory for a page and for a processor, then runs `read` on another thread. Returns its result with the memory
+    /// permit.
+    async fn scan(
+        &self,
+        page_bytes: usize,
+        still_waiting: &StillWaiting,
+        read: impl FnOnce(&Scan) -> Result<Looked, QueryError> + Send + 'static,
+    ) -> Result<(Looked, Option<OwnedSemaphorePermit>), QueryError> {
+        let (room, permit) = self.room(page_bytes.saturating_mul(JSON_TIMES)).await?;
+        let scan = Scan::new(permit, Arc::clone(still_waiting));
+        // the thread owns the permit: its page stays in memory even if the caller has disconnected
+        let read = spawn_blocking(move || Ok((read(&scan)?, Some(room)))).await;
+        read.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
+    }
+
+    /// Waits for memory for `bytes`, at most all memory for pages, and then for a processor.
+    async fn room(&self, bytes: usize) -> Result<(OwnedSemaphorePermit, ScanPermit), QueryError> {
+        let permits = u32::try_from(bytes.min(self.pages_bytes)).unwrap_or(u32::MAX);
+        let room = async {
+            let room = Arc::clone(&self.pages).acquire_many_owned(permits).await;
+            (room.expect("nobody closes the semaphore"), self.processors.for_scan().await)
+        };
+        timeout(PATIENCE, room).await.map_err(|_| QueryError::Busy)
+    }
+
+    /// Whether queries wait for memory that pages hold until they are read.
+    #[must_use]
+    pub fn is_short_of_pages(&self) -> bool {
+        // a waiting query takes all available permits
+        self.pages.available_permits() == 0
+    }
+
+    /// Waits for a processor for a scan.
+    async fn processor(&self) -> Result<ScanPermit, QueryError> {
+        timeout(PATIENCE, self.processors.for_scan()).await.map_err(|_| QueryError::Busy)
+    }
+}
+
+fn is_query_id(id: &str) -> bool {
+    (1..=QUERY_ID_MAX_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+impl Answering {
+    /// How fresh the answer is, where its oldest release is of `oldest`: the axes asked for, and those that
+    /// decide which records are given. Which thing is meant is no state that gets old. What is asked as of a time in the past
+    /// is as fresh as it was then.
+    fn freshness(&self, oldest: Option<Timestamp>) -> Freshness {
+        let request = &self.asked.request;
+        // only requested times count, neither the last run's time nor the time in a cursor
+        let past = past_time(request.point_in_time, request.known_at, self.now);
+        let is_identity = |path: &str| self.view.ontology.axis(path).is_some_and(|axis| axis.identity);
+        let mut axes: Vec<_> = request.axes_requested.iter().map(String::as_str).collect();
+        for path in request.filters.iter().map(|filter| filter.axis.as_str()) {
+            if !is_identity(path) && !axes.contains(&path) {
+                axes.push(path);
+            }
+        }
+        freshness::of(&self.view, &axes, oldest, past, self.now, self.scope())
+    }
+}
+
+/// What a page goes on from, for a query that is the same but for its cursor.
+fn cursor_of(answering: &Answering, more: Option<Vec<u8>>) -> Option<String> {
+    let Answering { asked, point_in_time, known_at, .. } = answering;
+    more.map(|key| {
+        let query = Cursor::digest(asked);
+        Cursor { key, point_in_time: *point_in_time, known_at: *known_at, query }.to_text()
+    })
+}
+
+#[cfg(test)]
+mod tests;

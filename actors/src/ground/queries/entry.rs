@@ -1,0 +1,176 @@
+//! The audit entry of a read.
+
+use super::{ChangesPage, Cursor, Queries, QueryError, RecordAnswer, RecordError};
+use crate::audit::logger::CommitError;
+use crate::platform::clock::monotonic;
+use oracled_domain::audit::event::{QueryEntry, ReadKind, ReadOutcome};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
+use oracled_domain::{Event, Sha256Hex};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// The most versions that an entry names.
+const VERSIONS_NAMED_MAX: usize = 16;
+
+/// The entry of a read that has begun.
+#[derive(Debug)]
+pub struct OpenEntry {
+    entry: QueryEntry,
+    began: Instant,
+}
+
+impl OpenEntry {
+    /// The time since the read began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(super) const fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Notes the answer of a query.
+    pub(super) fn answered(&mut self, answer: &QueryAnswer) {
+        let metadata = &answer.response.query_metadata;
+        self.entry.query_id = Some(answer.query_id.clone());
+        self.entry.known_at = metadata.known_at;
+        self.entry.data_version = Some(metadata.data_version.clone());
+        self.entry.records_returned = metadata.records_returned;
+        self.entry.freshness = Some(metadata.freshness.policy.answer);
+    }
+
+    /// Sets the source of the read.
+    pub(super) fn reads_source(&mut self, oracle_id: &SourceId) {
+        self.entry.oracle_id = Some(oracle_id.clone());
+    }
+
+    /// Notes the record that was found by its id.
+    pub(super) fn found(&mut self, answer: &RecordAnswer) {
+        self.entry.data_version = Some(answer.source_version.clone());
+        self.entry.records_returned = 1;
+        self.entry.freshness = Some(answer.freshness.policy.answer);
+    }
+
+    /// Notes the provenance that was found by the id of its record.
+    pub(super) fn traced(&mut self, provenance: &ProvenanceRecord) {
+        self.entry.data_version = Some(provenance.source_version.clone());
+        self.entry.records_returned = 1;
+    }
+
+    /// Notes a page of the change feed.
+    pub(super) fn changed(&mut self, page: &ChangesPage) {
+        let versions = page.changes.iter().map(|change| change.source_version.as_str());
+        self.entry.data_version = named(versions);
+        self.entry.records_returned = page.changes.len() as u64;
+    }
+
+    /// Notes that all records of these versions of the source were read, in this number of lines.
+    pub fn exported<'v>(&mut self, versions: impl Iterator<Item = &'v str>, lines: u64) {
+        self.entry.data_version = named(versions);
+        self.entry.records_returned = lines;
+    }
+
+    /// Notes the outcome of a read that returned no complete answer.
+    pub fn ended_as(&mut self, outcome: ReadOutcome) {
+        self.entry.outcome = outcome;
+    }
+
+    pub(super) fn ended<E>(&mut self, error: Option<&E>)
+    where
+        for<'e> ReadOutcome: From<&'e E>,
+    {
+        if let Some(error) = error {
+            self.ended_as(error.into());
+        }
+    }
+}
+
+impl Queries {
+    /// Begins the entry of a read of `oracle_id`, if that is known, with the digest of its `request`.
+    pub fn open_entry(
+        &self,
+        read: ReadKind,
+        oracle_id: Option<SourceId>,
+        request: &impl Serialize,
+    ) -> OpenEntry {
+        let entry = QueryEntry {
+            read,
+            oracle_id,
+            query_id: None,
+            request_sha256: Sha256Hex::of_canonical_json(request),
+            point_in_time: None,
+            known_at: None,
+            outcome: ReadOutcome::Answered,
+            data_version: None,
+            records_returned: 0,
+            freshness: None,
+            latency_ms: 0.0,
+            timestamp: self.clock.now(),
+        };
+        OpenEntry { entry, began: monotonic() }
+    }
+
+    /// The entry of a query, with the times that the query or its cursor names.
+    pub(super) fn open_query_entry(&self, asked: &OracleQuery) -> OpenEntry {
+        let OracleQuery { query_id, oracle_id, request } = asked;
+        let mut open = self.open_entry(ReadKind::Query, Some(oracle_id.clone()), request);
+        let cursor = request.cursor.as_ref().and_then(|text| Cursor::read(text, asked).ok());
+        (open.entry.point_in_time, open.entry.known_at) = match cursor {
+            Some(cursor) => (Some(cursor.point_in_time), cursor.known_at),
+            None => (request.point_in_time, request.known_at),
+        };
+        open.entry.query_id = query_id.clone().filter(|id| super::is_query_id(id));
+        open
+    }
+
+    /// Queues the entry of a read in the log, before the answer is returned, without waiting for the disk.
+    ///
+    /// # Errors
+    /// `Unavailable` if the journal does not accept entries. Nothing may be delivered then.
+    pub async fn close_entry(&self, OpenEntry { mut entry, began }: OpenEntry) -> Result<(), CommitError> {
+        entry.latency_ms = began.elapsed().as_secs_f64() * 1e3;
+        entry.timestamp = self.clock.now();
+        self.log.append(Event::SourceQueried(entry)).await
+    }
+}
+
+/// The names of the versions, each once. Only the first ones are named, with the number of the others.
+pub(super) fn named<'v>(versions: impl Iterator<Item = &'v str>) -> Option<String> {
+    let versions: BTreeSet<_> = versions.collect();
+    let named: Vec<_> = versions.iter().take(VERSIONS_NAMED_MAX).copied().collect();
+    let more = versions.len() - named.len();
+    let named = named.join(", ");
+    let named = if more > 0 { format!("{named} and {more} more") } else { named };
+    Some(named).filter(|named| !named.is_empty())
+}
+
+impl From<&QueryError> for ReadOutcome {
+    fn from(error: &QueryError) -> Self {
+        match error {
+            QueryError::SourceUnknown(_) => Self::SourceUnknown,
+            QueryError::Live(_) => Self::SourceLive,
+            QueryError::Silent(_) => Self::SourceSilent,
+            QueryError::Bad(_) | QueryError::QueryId => Self::InvalidQuery,
+            QueryError::Ahead(_) => Self::TimeInFuture,
+            QueryError::Stale(_) => Self::SourceStale,
+            QueryError::Busy => Self::Overloaded,
+            QueryError::TooCostly => Self::QueryTooCostly,
+            QueryError::Stopped => Self::QueryStopped,
+            QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_) => Self::Failed,
+        }
+    }
+}
+
+impl From<&RecordError> for ReadOutcome {
+    fn from(error: &RecordError) -> Self {
+        match error {
+            RecordError::Unknown(_) => Self::RecordUnknown,
+            RecordError::Silent(_) => Self::SourceSilent,
+            RecordError::Stale(_) => Self::SourceStale,
+            RecordError::Store(_) | RecordError::Unlogged(_) => Self::Failed,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What a source's freshness policy makes of what the source says.
+
+use super::Queries;
+use crate::ground::ingestion::Refresh;
+use crate::ground::registry::policy_of;
+use crate::platform::caller::carried;
+use jiff::Timestamp;
+use oracled_domain::ground::freshness::{Answer, Freshness};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::source::OracleTier;
+use oracled_domain::ground::timeline::Scope;
+use oracled_store::ground::view::SourceView;
+use tokio::time::timeout;
+
+/// What there is is too old, by the source's policy.
+#[derive(Debug, thiserror::Error)]
+#[error("what source {oracle_id} says is stale: {}", .freshness.warnings.join("; "))]
+pub struct Stale {
+    /// Whose.
+    pub oracle_id: SourceId,
+    /// How old it is, and how old it may be.
+    pub freshness: Box<Freshness>,
+}
+
+/// The freshness on `axes` of a release from `as_of`, evaluated at `past`, or at `now` for a question about the present.
+/// `scope` limits the releases that count.
+pub(super) fn of(
+    view: &SourceView,
+    axes: &[&str],
+    as_of: Option<Timestamp>,
+    past: Option<Timestamp>,
+    now: Timestamp,
+    scope: Scope,
+) -> Freshness {
+    let invalidated_at = view.state.invalidated_at(past, scope);
+    policy_of(&view.state, &view.ontology).evaluate(axes, as_of, invalidated_at, past.unwrap_or(now))
+}
+
+/// How far a source is trusted with what is so fresh.
+pub(super) const fn tier_of(view: &SourceView, freshness: &Freshness) -> OracleTier {
+    let tier = view.state.entry.registration.oracle_tier;
+    if matches!(freshness.answer, Answer::DegradeTier) { tier.lower() } else { tier }
+}
+
+impl Queries {
+    /// What of a source is given, as fresh as it is; a refresh is begun where one is due. Nothing where a refresh was waited for,
+    /// and the source is to be read anew: once, since `waited` is true from then on.
+    pub(super) async fn passed<T>(
+        &self,
+        oracle_id: &SourceId,
+        freshness: &Freshness,
+        given: Option<T>,
+        waited: &mut bool,
+    ) -> Result<Option<T>, Stale> {
+        if freshness.answer == Answer::BlockUntilFresh && !*waited {
+            *waited = true;
+            self.wait_for_refresh(oracle_id.clone()).await;
+            return Ok(None);
+        }
+        let given = given.filter(|_| freshness.answer.is_given());
+        if freshness.refresh && (given.is_some() || !*waited) {
+            self.begin_refresh(oracle_id.clone());
+        }
+        let stale = || Stale { oracle_id: oracle_id.clone(), freshness: Box::new(freshness.clone()) };
+        given.map(Some).ok_or_else(stale)
+    }
+
+    /// Waits for the source to be pulled, within the budget.
+    async fn wait_for_refresh(&self, oracle_id: SourceId) {
+        let refreshed = timeout(self.refresh_wait, self.ingestion.ask(Refresh(oracle_id.clone()))).await;
+        if let Ok(Ok(Err(error))) = refreshed {
+            tracing::debug!(%oracle_id, %error, "nothing can be refreshed");
+        }
+    }
+
+    /// Has the source pulled, and does not wait for it.
+    fn begin_refresh(&self, oracle_id: SourceId) {
+        let ingestion = self.ingestion.clone();
+        tokio::spawn(carried(async move {
+            match ingestion.ask(Refresh(oracle_id.clone())).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "nothing can be refreshed"),
+                Err(error) => tracing::warn!(%oracle_id, %error, "no refresh has begun"),
+            }
+        }));
+    }
+}

@@ -1,0 +1,384 @@
+mod freshness;
+mod look_ahead;
+mod pages;
+
+use super::*;
+use crate::ground::ingestion::tests::{NEW, OLD};
+use crate::ground::registry::{Invalidate, RegistryError, Review, ReviewSource, SetFreshness, policy_of};
+use crate::system::System;
+use crate::testing::ground::{PEER, ingested, population, replaced};
+use crate::testing::{World, with_world};
+use jiff::SignedDuration;
+use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
+use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::{Operator, QueryFilter, QueryRequest};
+use serde_json::json;
+use std::time::Duration;
+
+fn source() -> SourceId {
+    "world-bank-population".parse().expect("an id")
+}
+
+fn request(filters: &[(&str, Operator, serde_json::Value)]) -> QueryRequest {
+    let filter = |(axis, operator, value): &(&str, Operator, serde_json::Value)| QueryFilter {
+        axis: (*axis).to_owned(),
+        operator: *operator,
+        value: value.clone(),
+    };
+    QueryRequest {
+        axes_requested: vec!["population".into()],
+        filters: filters.iter().map(filter).collect(),
+        ..QueryRequest::default()
+    }
+}
+
+impl Queries {
+    /// The answer to `asked`.
+    pub(crate) async fn ask(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
+        Ok(self.page(asked, Arc::new(|| true)).await?.answer)
+    }
+}
+
+async fn asked(system: &System, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
+    system.queries.ask(OracleQuery { query_id: Some("q".into()), oracle_id: source(), request }).await
+}
+
+async fn two_releases(system: &System) {
+    let pipeline_id = population(system).await;
+    ingested(system, &pipeline_id, OLD, "2020-04-14").await;
+    ingested(system, &pipeline_id, NEW, "2023-05-04").await;
+    let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+}
+
+/// The records, as `id=population`.
+fn told(answer: &QueryAnswer) -> Vec<String> {
+    let record = |record: &oracled_domain::ground::query::NormalizedRecord| {
+        let value = record.axes["population"].as_ref().map(ToString::to_string).unwrap_or_default();
+        format!("{}={value}", record.source_record_id)
+    };
+    answer.response.records.iter().map(record).collect()
+}
+
+#[test]
+fn a_source_answers_once_it_is_approved() {
+    with_world(|World { system, .. }| async move {
+        let unknown = asked(&system, request(&[])).await;
+        assert!(matches!(unknown, Err(QueryError::SourceUnknown(_))), "{unknown:?}");
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let silent = asked(&system, request(&[])).await;
+        assert!(matches!(silent, Err(QueryError::Silent(_))), "{silent:?}");
+        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        let answer = asked(&system, request(&[])).await.expect("it answers");
+        assert_eq!(told(&answer), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
+    });
+}
+
+#[test]
+fn a_query_finds_what_was_valid_then_as_it_was_known_then() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let before = time.clock().now();
+        time.turn(3600);
+        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        let at = |point_in_time: &str, known_at: Option<Timestamp>| QueryRequest {
+            point_in_time: Some(point_in_time.parse().expect("a time")),
+            known_at,
+            ..request(&[("area", Operator::Eq, json!("ABW")), ("year", Operator::Eq, json!(1960))])
+        };
+        let now = asked(&system, at("2026-01-01T00:00:00Z", None)).await.expect("it answers");
+        assert_eq!(told(&now), ["ABW/1960=54608"]);
+        let metadata = &now.response.query_metadata;
+        assert_eq!((metadata.data_version.as_str(), metadata.records_scanned), ("2023-05-04", 1));
+        let then = asked(&system, at("2021-01-01T00:00:00Z", None)).await.expect("it answers");
+        assert_eq!(told(&then), ["ABW/1960=54208"]);
+        let known = asked(&system, at("2026-01-01T00:00:00Z", Some(before))).await.expect("it answers");
+        assert_eq!(told(&known), ["ABW/1960=54208"]);
+        assert_eq!(known.response.query_metadata.data_version, "2020-04-14");
+        let never = asked(&system, at("2010-01-01T00:00:00Z", None)).await.expect("it answers");
+        assert!(told(&never).is_empty());
+    });
+}
+
+#[test]
+fn an_explanation_names_the_releases_that_counted_then() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let first = time.clock().now();
+        time.turn(3600);
+        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        time.turn(3600);
+        // the first version is read anew, and counts once
+        replaced(&system, &pipeline_id, NEW, "2020-04-14").await;
+        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        for (known_at, releases) in
+            [(Some(first), vec!["2020-04-14"]), (None, vec!["2023-05-04", "2020-04-14"])]
+        {
+            let request = QueryRequest { known_at, explain: true, ..request(&[]) };
+            let answer = asked(&system, request).await.expect("it answers");
+            assert_eq!(answer.response.explain.expect("it was asked for").releases, releases);
+        }
+    });
+}
+
+#[test]
+fn pages_continue_after_an_ingestion_between_them() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        let mut page = QueryRequest { max_results: Some(1), ..request(&[]) };
+        let first = asked(&system, page.clone()).await.expect("it answers");
+        assert_eq!(told(&first), ["ABW/1960=54208"]);
+        time.turn(60);
+        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        page.cursor = first.response.cursor;
+        page.max_results = Some(5);
+        let rest = asked(&system, page.clone()).await.expect("it answers");
+        assert_eq!(told(&rest), ["ABW/1961=55434", "XKX/1960=947000"]);
+        assert_eq!(rest.response.cursor, None);
+        page.axes_requested = vec!["area_name".into()];
+        let other = asked(&system, page).await;
+        assert!(matches!(other, Err(QueryError::Bad(BadQuery::Cursor))), "{other:?}");
+    });
+}
+
+#[test]
+fn what_is_stale_is_served_as_the_policy_says() {
+    with_world(|World { system, .. }| async move {
+        two_releases(&system).await;
+        let view = system.store.view(&source()).expect("it opens").expect("it is there");
+        let mut policy = policy_of(&view.state, &view.ontology);
+        for (behavior, served, warned) in [
+            (StaleBehavior::ServeStaleSilent, true, 0),
+            (StaleBehavior::ServeStaleWithWarning, true, 1),
+            (StaleBehavior::DegradeTier, true, 1),
+            (StaleBehavior::FailClosed, false, 0),
+            (StaleBehavior::BlockUntilFresh, false, 0),
+        ] {
+            policy.default_stale_behavior = behavior;
+            policy.default_max_age_seconds = 60;
+            let set = SetFreshness { policy: policy.clone(), peer: PEER };
+            system.registry.ask(set).await.expect("it answers").expect("it is set");
+            let answer = asked(&system, request(&[])).await;
+            assert_eq!(answer.is_ok(), served, "{behavior:?}: {answer:?}");
+            let Ok(answer) = answer else { continue };
+            assert_eq!(answer.response.warnings.len(), warned, "{behavior:?}");
+            let degraded =
+                answer.response.query_metadata.oracle_tier != view.state.entry.registration.oracle_tier;
+            assert_eq!(degraded, behavior == StaleBehavior::DegradeTier, "{behavior:?}");
+            // 2020 and 2023 data, asked for on 2026-11-20
+            assert!(answer.response.query_metadata.freshness.staleness_seconds > Some(3 * 365 * 86_400));
+        }
+    });
+}
+
+#[test]
+fn what_was_declared_stale_is_stale_until_a_run_follows() {
+    with_world(|World { system, time, .. }| async move {
+        two_releases(&system).await;
+        let fresh = |answer: QueryAnswer| {
+            answer.response.query_metadata.freshness.policy.axes.iter().all(|axis| !axis.stale)
+        };
+        let pinned = QueryRequest {
+            point_in_time: Some("2023-06-01T00:00:00Z".parse().expect("a time")),
+            ..request(&[])
+        };
+        assert!(fresh(asked(&system, pinned.clone()).await.expect("it answers")), "a month old");
+        let order =
+            |trigger| Invalidate { oracle_id: source(), trigger, detail: "it is wrong".into(), peer: PEER };
+        let refused =
+            system.registry.ask(order(InvalidationCause::UpstreamSignal)).await.expect("it answers");
+        assert!(matches!(refused, Err(RegistryError::NoTrigger { .. })), "{refused:?}");
+        system
+            .registry
+            .ask(order(InvalidationCause::Manual))
+            .await
+            .expect("it answers")
+            .expect("it is noted");
+        let answer = asked(&system, request(&[])).await.expect("it answers with a warning");
+        assert!(answer.response.warnings.iter().any(|warning| warning.contains("invalidated")), "{answer:?}");
+        time.turn(60);
+        let pipeline_id = "world-bank-population".parse().expect("an id");
+        ingested(&system, &pipeline_id, NEW, "2026-11-20").await;
+        assert!(fresh(asked(&system, request(&[])).await.expect("it answers")));
+    });
+}
+
+#[test]
+fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
+    with_world(|World { system, .. }| async move {
+        two_releases(&system).await;
+        let at = |time: &str| QueryRequest {
+            point_in_time: Some(time.parse().expect("a time")),
+            include_provenance: true,
+            ..request(&[])
+        };
+        let old = asked(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response;
+        let mut standings = Vec::new();
+        for record in &old.records {
+            let record = system.queries.record(&record.record_id).await.expect("it is there");
+            standings.push((record.record.source_record_id, record.standing));
+        }
+        let wanted = [
+            ("ABW/1960", RecordStanding::Superseded),
+            ("ABW/1961", RecordStanding::Valid),
+            ("XKX/1960", RecordStanding::Withdrawn),
+        ];
+        assert_eq!(standings, wanted.map(|(id, standing)| (id.to_owned(), standing)));
+        let provenance = old.provenance.expect("it was asked for");
+        for (record, chain) in old.records.iter().zip(&provenance) {
+            let now = system.queries.provenance(&record.record_id).await.expect("it is there");
+            // an answer about an earlier time does not see the later release that ended the record
+            assert_eq!((chain.valid_until, &chain.superseded_by), (None, &None));
+            let (valid_until, superseded_by) = (now.valid_until, now.superseded_by.clone());
+            assert_eq!(now, ProvenanceRecord { valid_until, superseded_by, ..chain.clone() });
+            let archive =
+                system.store.files().archive(&chain.oracle_id, &chain.raw.raw_sha256).expect("it is kept");
+            let raw = archive.slice(chain.raw.offset, chain.raw.len.into()).expect("it is there");
+            assert_eq!(oracled_domain::Sha256Hex::of(&raw), chain.raw_hash);
+        }
+        // the second release says the same of 1961 as the first
+        let run_id =
+            &system.store.view(&source()).expect("it opens").expect("it is there").state.completed[1].run_id;
+        let same = system
+            .queries
+            .record(&oracled_domain::ground::run::record_id(run_id, 1))
+            .await
+            .expect("it is there");
+        assert_eq!(same.same_as.as_deref(), old.records.get(1).map(|record| record.record_id.as_str()));
+        for unknown in ["", "x", "0123456789abcdef-0", &oracled_domain::ground::run::record_id(run_id, 9)] {
+            assert!(
+                matches!(system.queries.record(unknown).await, Err(RecordError::Unknown(_))),
+                "{unknown}"
+            );
+        }
+    });
+}
+
+#[test]
+fn silent_source_is_readable_on_no_path() {
+    with_world(|World { system, time, .. }| async move {
+        let review = async |review: Review| {
+            let review = ReviewSource { oracle_id: source(), review, peer: PEER };
+            system.registry.ask(review).await.expect("it answers").expect("it is reviewed");
+        };
+        let pipeline_id = population(&system).await;
+        let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let record_id = run.record_id(0);
+        let is_silent = async || {
+            let queries = &system.queries;
+            let told = [
+                matches!(asked(&system, request(&[])).await, Err(QueryError::Silent(_))),
+                matches!(queries.record(&record_id).await, Err(RecordError::Silent(_))),
+                matches!(queries.provenance(&record_id).await, Err(RecordError::Silent(_))),
+                matches!(queries.changes(None, Some(source()), 9).await, Err(QueryError::Silent(_))),
+                queries.changes(None, None, 9).await.is_ok_and(|page| page.changes.is_empty()),
+            ];
+            assert_eq!(told, [told[0]; 5]);
+            let page = queries.changes(None, None, 9).await.expect("it is read");
+            assert_eq!(page.withheld, told[0].then(source).into_iter().collect());
+            assert!(queries.recorded_provenance(&record_id).await.is_ok());
+            told[0]
+        };
+        assert!(is_silent().await, "it is pending");
+        let before = system.queries.changes(None, None, 9).await.expect("it is read").next;
+        review(Review::Approve).await;
+        assert!(!is_silent().await);
+        let page = system.queries.changes(before, None, 9).await.expect("it is read");
+        assert_eq!(page.changes.len(), 3, "they are in the feed once it is approved");
+        review(Review::Deprecate(time.clock().now() + SignedDuration::from_hours(91 * 24))).await;
+        assert!(!is_silent().await);
+        time.turn(92 * 24 * 3600);
+        assert!(is_silent().await, "its deprecation date is over");
+    });
+}
+
+#[test]
+fn refused_read_of_a_record_is_logged_with_its_source() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let refused = system.queries.record(&run.record_id(0)).await;
+        assert!(matches!(refused, Err(RecordError::Silent(_))), "{refused:?}");
+        let refused = system.queries.provenance(&run.record_id(0)).await;
+        assert!(matches!(refused, Err(RecordError::Silent(_))), "{refused:?}");
+        let is_read = |event: &&String| *event == "source_queried";
+        while crate::testing::logged(&system.store).iter().filter(is_read).count() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let lines =
+            system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
+        let lines = lines.expect("it is read");
+        let entries =
+            lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(&line.json).expect("JSON"));
+        let sources: Vec<_> = entries
+            .filter(|entry| entry["event"] == "source_queried")
+            .map(|entry| (entry["outcome"].clone(), entry["oracle_id"].clone()))
+            .collect();
+        let wanted = || (json!("source_silent"), json!(source().as_str()));
+        assert_eq!(sources, [wanted(), wanted()]);
+    });
+}
+
+#[test]
+fn the_feed_tells_each_change_once_and_goes_on_where_it_ended() {
+    with_world(|World { system, .. }| async move {
+        two_releases(&system).await;
+        let (mut since, mut kinds) = (None, Vec::new());
+        loop {
+            let page = system.queries.changes(since, None, 2).await.expect("it is read");
+            kinds.extend(
+                page.changes.iter().map(|change| (change.kind.as_str(), change.source_record_id.clone())),
+            );
+            since = page.next;
+            if !page.more {
+                break;
+            }
+        }
+        let kinds: Vec<_> = kinds.iter().map(|(kind, id)| (*kind, id.as_str())).collect();
+        let wanted = [
+            ("became_valid", "ABW/1960"),
+            ("became_valid", "ABW/1961"),
+            ("became_valid", "XKX/1960"),
+            ("superseded", "ABW/1960"),
+            ("became_valid", "ABW/1960"),
+            ("withdrawn", "XKX/1960"),
+            ("became_valid", "ZMB/1960"),
+        ];
+        assert_eq!(kinds, wanted);
+        let end = system.queries.changes(since, None, 2).await.expect("it is read");
+        assert!(end.changes.is_empty() && !end.more && end.next == since, "{end:?}");
+    });
+}
+
+#[test]
+fn patterns_are_compiled_only_with_a_processor() {
+    with_world(|World { system, .. }| async move {
+        two_releases(&system).await;
+        let pattern = |pattern: &str| request(&[("area_name", Operator::Regex, json!(pattern))]);
+        let mut permits = Vec::new();
+        while let Ok(permit) = timeout(Duration::ZERO, system.queries.processors.for_scan()).await {
+            permits.push(permit);
+        }
+        // a pattern that cannot be compiled is not noticed without a processor
+        tokio::time::pause();
+        let busy = asked(&system, pattern("(")).await;
+        assert!(matches!(busy, Err(QueryError::Busy)), "{busy:?}");
+        tokio::time::resume();
+        drop(permits);
+        let bad = asked(&system, pattern("(")).await;
+        assert!(matches!(bad, Err(QueryError::Bad(BadQuery::Filter { .. }))), "{bad:?}");
+        let answer = asked(&system, pattern("^Ar")).await.expect("it answers");
+        assert_eq!(told(&answer).len(), 2);
+    });
+}

@@ -1,0 +1,292 @@
+//! The registry: ontologies, sources, pipelines, adapters and workflows, each change of which is one commit with its entry.
+//!
+//! Whether a change can be is `domain`'s to decide. The actor reads what there is, asks, and commits on the condition that
+//! nothing has changed meanwhile; else it reads and asks again.
+
+mod adapters;
+mod confirm;
+mod documents;
+mod sources;
+mod workflows;
+
+pub use adapters::RegisterAdapter;
+pub use confirm::Confirm;
+pub(crate) use confirm::Confirmation;
+pub use documents::{RegisterOntology, RegisterPipeline, Registered};
+pub use sources::{Invalidate, RegisterSource, Review, ReviewSource, SetFreshness};
+pub use workflows::{RegisterWorkflow, check_workflow};
+
+use crate::audit::logger::{CommitError, Log};
+use crate::ground::ingestion::pull::Puller;
+use crate::platform::clock::Clock;
+use crate::platform::metrics::Metrics;
+use crate::upstream::oracle::LiveOracle;
+use actix::{Actor, Context, Supervised};
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
+use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
+use oracled_domain::ground::normalize::{BadDefinition, Normalizer};
+use oracled_domain::ground::ontology::{BadOntology, Ontology, OntologyRef};
+use oracled_domain::ground::pipeline::Definition;
+use oracled_domain::ground::source::{BadSource, Registration, SourceRegistryEntry};
+use oracled_domain::verification::adapter::BadAdapter;
+use oracled_domain::verification::workflow::BadWorkflow;
+use oracled_store::ground::state::SourceState;
+use oracled_store::{Expect, Record, Store, StoreError};
+use std::sync::Arc;
+
+/// What is changed by somebody else while it is decided about is read anew so many times.
+const ATTEMPTS: usize = 8;
+
+/// Why nothing was registered or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// There is no such ontology.
+    #[error("no ontology {0} is registered")]
+    OntologyUnknown(OntologyRef),
+    /// There is no such source.
+    #[error("no source {0} is registered")]
+    SourceUnknown(SourceId),
+    /// There is no such pipeline.
+    #[error("no pipeline {0} is registered")]
+    PipelineUnknown(PipelineId),
+    /// A version of an ontology is what it is.
+    #[error("ontology {0} is registered with other axes; register them as another version")]
+    OntologyFixed(OntologyRef),
+    /// A pipeline stays with its source.
+    #[error("pipeline {pipeline_id} brings the data of source {oracle_id}; register another pipeline")]
+    PipelineFixed {
+        /// Which.
+        pipeline_id: PipelineId,
+        /// Whose data it brings.
+        oracle_id: SourceId,
+    },
+    /// The ontology cannot be.
+    #[error(transparent)]
+    Ontology(#[from] BadOntology),
+    /// The source, or its change, cannot be.
+    #[error(transparent)]
+    Source(#[from] BadSource),
+    /// The pipeline cannot be.
+    #[error(transparent)]
+    Pipeline(#[from] BadDefinition),
+    /// The pipeline cannot be pulled or scheduled so.
+    #[error("pipeline.retrieval: {0}")]
+    Retrieval(String),
+    /// The policy cannot be.
+    #[error(transparent)]
+    Policy(#[from] BadPolicy),
+    /// The policy that the source has would not be one of it any more.
+    #[error(
+        "the source's freshness policy would not hold any more: {0}. Set one that holds both before and after"
+    )]
+    PolicyKept(BadPolicy),
+    /// The source is asked anew each time.
+    #[error("source {0} is live (`adapter_id` is http): nothing is ingested of it, and it has an adapter")]
+    Live(SourceId),
+    /// The source is ingested.
+    #[error("source {0} is ingested (`adapter_id` is store), and has no adapter; register another source")]
+    NotLive(SourceId),
+    /// The adapter cannot be.
+    #[error(transparent)]
+    Adapter(#[from] BadAdapter),
+    /// The adapter leads where nobody is asked.
+    #[error("{0}")]
+    Endpoint(String),
+    /// The adapter that the source has would not be one of it any more.
+    #[error("the source's adapter would not work any more: {0}. Set one that works both before and after")]
+    AdapterKept(BadAdapter),
+    /// The workflow cannot be, or cannot work any more.
+    #[error(transparent)]
+    Workflow(#[from] BadWorkflow),
+    /// A workflow would cease to work.
+    #[error("workflow {workflow_id} would not work any more: {fault}. Register that one otherwise first")]
+    WorkflowKept {
+        /// Which.
+        workflow_id: WorkflowId,
+        /// What would keep it from working.
+        fault: BadWorkflow,
+    },
+    /// The policy does not know the trigger.
+    #[error("the freshness policy of source {oracle_id} has no trigger of the type {trigger}")]
+    NoTrigger {
+        /// Whose.
+        oracle_id: SourceId,
+        /// Which.
+        trigger: &'static str,
+    },
+    /// Nothing that the source has said was declared stale.
+    #[error("source {0} does not count as stale by anybody's word: there is nothing to take back")]
+    NotInvalidated(SourceId),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The change could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct Registry {
+    desk: Desk,
+    /// Whoever will pull what is registered.
+    puller: Arc<Puller>,
+    /// Whoever will ask the live sources that are registered.
+    live: Arc<dyn LiveOracle>,
+    metrics: Metrics,
+}
+
+/// What every change needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Desk {
+    pub(crate) store: Store,
+    pub(crate) log: Log,
+    pub(crate) clock: Clock,
+}
+
+/// What a decision comes to.
+pub(crate) enum Decided<T> {
+    /// It is so already.
+    Already(T),
+    /// This is to be committed.
+    Change(T, Record),
+}
+
+impl Registry {
+    pub(crate) const fn new(
+        desk: Desk,
+        puller: Arc<Puller>,
+        live: Arc<dyn LiveOracle>,
+        metrics: Metrics,
+    ) -> Self {
+        Self { desk, puller, live, metrics }
+    }
+}
+
+impl Desk {
+    /// Decides and commits, as often as what was decided upon has changed meanwhile. Whether there was a change comes with
+    /// what it has come to.
+    pub(crate) async fn change<T>(
+        &self,
+        decide: impl FnMut(&Self) -> Result<Decided<T>, RegistryError>,
+    ) -> Result<(T, bool), RegistryError> {
+        self.change_or(decide).await
+    }
+
+    /// The same for those who have errors of their own.
+    pub(crate) async fn change_or<T, E: From<CommitError>>(
+        &self,
+        mut decide: impl FnMut(&Self) -> Result<Decided<T>, E>,
+    ) -> Result<(T, bool), E> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let (result, record) = match decide(self)? {
+                Decided::Already(result) => return Ok((result, false)),
+                Decided::Change(result, record) => (result, record),
+            };
+            match self.log.commit(record).await {
+                Ok(_) => return Ok((result, true)),
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub(crate) fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, RegistryError> {
+        let found = self.store.ontology(reference)?;
+        found.map(|(ontology, _)| ontology).ok_or_else(|| RegistryError::OntologyUnknown(reference.clone()))
+    }
+
+    pub(crate) fn source(&self, oracle_id: &SourceId) -> Result<(SourceState, u64), RegistryError> {
+        self.store.source(oracle_id)?.ok_or_else(|| RegistryError::SourceUnknown(oracle_id.clone()))
+    }
+
+    /// The definition that a pipeline has now, with its digest, made ready for its source.
+    pub(crate) fn pipeline(&self, pipeline_id: &PipelineId) -> Result<Ready, RegistryError> {
+        let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
+        let (registered, _) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
+        let definition = self.store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
+        let (state, _) = self.source(&registered.oracle_id)?;
+        self.ready(definition, &state.entry)
+    }
+
+    /// A definition made ready for its source.
+    pub(crate) fn ready(
+        &self,
+        definition: Definition,
+        source: &SourceRegistryEntry,
+    ) -> Result<Ready, RegistryError> {
+        let Registration { ontology, axes_provided, .. } = &source.registration;
+        self.ready_with(definition, self.ontology(ontology)?, axes_provided)
+    }
+
+    /// A definition that was taken once, made ready for the version of the ontology that it was taken with: the source may be
+    /// of another one by now, or provide fewer axes.
+    pub(crate) fn ready_again(
+        &self,
+        definition: Definition,
+        ontology: &OntologyRef,
+    ) -> Result<Ready, RegistryError> {
+        let ontology = self.ontology(ontology)?;
+        let axes: Vec<_> = ontology.axes.iter().map(|axis| axis.axis.clone()).collect();
+        self.ready_with(definition, ontology, &axes)
+    }
+
+    fn ready_with(
+        &self,
+        definition: Definition,
+        ontology: Ontology,
+        axes_provided: &[String],
+    ) -> Result<Ready, RegistryError> {
+        let normalizer = Normalizer::new(&definition, Arc::new(ontology), axes_provided)?;
+        let sha256 = definition.digest();
+        Ok(Ready { definition: Arc::new(definition), sha256, normalizer: Arc::new(normalizer) })
+    }
+}
+
+/// A pipeline made ready for its source.
+#[derive(Debug, Clone)]
+pub(crate) struct Ready {
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) sha256: Sha256Hex,
+    pub(crate) normalizer: Arc<Normalizer>,
+}
+
+/// The policy of a source: its own, or the one that every source has.
+#[must_use]
+pub fn policy_of(state: &SourceState, ontology: &Ontology) -> FreshnessPolicy {
+    let registration = &state.entry.registration;
+    let (id, frequency) = (registration.oracle_id.clone(), registration.update_frequency);
+    let default = || FreshnessPolicy::default_of(id, frequency, &bounds(state, ontology));
+    state.policy.clone().unwrap_or_else(default)
+}
+
+/// What a policy has to know of the axes that a source provides.
+fn bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisBound<'o>> {
+    let provided = |axis: &str| state.entry.registration.axes_provided.iter().any(|name| name == axis);
+    let axes = ontology.axes.iter().filter(|axis| provided(&axis.axis));
+    axes.map(|axis| AxisBound {
+        axis: &axis.axis,
+        state_sensitive: axis.state_sensitive,
+        max_ttl_seconds: axis.max_ttl_seconds,
+    })
+    .collect()
+}
+
+/// That a row must be as it was read.
+pub(crate) fn as_read(row: oracled_store::RowKey, revision: Option<u64>) -> Vec<Expect> {
+    vec![Expect { row, revision }]
+}
+
+impl Actor for Registry {
+    type Context = Context<Self>;
+}
+
+impl Supervised for Registry {}
+
+crate::platform::door::asked_through_a_door!(Registry);
+
+#[cfg(test)]
+mod tests;

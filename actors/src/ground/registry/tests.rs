@@ -1,0 +1,98 @@
+mod at_once;
+
+use super::*;
+use crate::ground::ingestion::tests::OLD;
+use crate::system::System;
+use crate::testing::ground::{PEER, document, ingested, population};
+use crate::testing::{World, with_world};
+use oracled_domain::Event;
+use oracled_domain::audit::event::ground::RunEntry;
+use oracled_domain::ground::run::{Run, RunState};
+use oracled_domain::ground::source::Registration;
+use oracled_store::{RowKey, Write};
+use serde_json::{Value as Json, json};
+
+/// Another version of the ontology of populations, and the source registered by it.
+async fn registered_by(
+    system: &System,
+    version: &str,
+    change: impl FnOnce(&mut Json),
+) -> Result<Registered<SourceRegistryEntry>, RegistryError> {
+    let mut ontology: Json =
+        document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));
+    ontology["version"] = json!(version);
+    change(&mut ontology);
+    let ontology = document(&ontology.to_string());
+    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+    let source = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
+    let mut registration: Box<Registration> = document(source);
+    registration.ontology.version = version.into();
+    system.registry.ask(RegisterSource { registration, peer: PEER }).await.expect("it answers")
+}
+
+#[test]
+fn source_with_records_rejects_an_ontology_that_changes_their_meaning() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let thousands = |ontology: &mut Json| ontology["axes"][3]["unit"] = json!("10*3.{person}");
+        assert!(registered_by(&system, "thousands", thousands).await.is_ok(), "there are no records yet");
+        assert!(registered_by(&system, "1.1", |_| {}).await.is_ok());
+        assert!(registered_by(&system, "1", |_| {}).await.is_ok());
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let refused = registered_by(&system, "thousands", thousands).await;
+        assert!(matches!(refused, Err(RegistryError::Source(BadSource::Ontology { .. }))), "{refused:?}");
+        let described = |ontology: &mut Json| ontology["axes"][3]["description"] = json!("Residents");
+        assert!(registered_by(&system, "2", described).await.is_ok());
+    });
+}
+
+#[test]
+fn a_run_that_goes_on_counts_as_the_records_that_it_will_bring() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        // what is only a header brings nothing
+        let failed =
+            ingested(&system, &pipeline_id, "Country Name,Country Code,Year,Value\n", "2020-04-14").await;
+        assert_eq!(failed.state, RunState::Failed);
+        let more = |ontology: &mut Json| ontology["axes"].as_array_mut().expect("a list").swap(2, 3);
+        assert!(registered_by(&system, "2", more).await.is_ok(), "it has ended");
+        let (run, revision) = system.store.run(&failed.run_id).expect("it is read").expect("it is there");
+        let goes_on = Run { state: RunState::Running, ..run };
+        let run = Box::new(goes_on.clone());
+        let entry = RunEntry { run, peer: Some(PEER), timestamp: failed.started_at };
+        let record = Record {
+            expect: as_read(RowKey::Run(failed.run_id.clone()), Some(revision)),
+            events: vec![Event::IngestionStarted(entry)],
+            writes: vec![Write::PutRun(Arc::new(goes_on))],
+            ..Record::default()
+        };
+        system.log.commit(record).await.expect("it is committed");
+        let refused = registered_by(&system, "1", |_| {}).await;
+        assert!(matches!(refused, Err(RegistryError::Source(BadSource::Ontology { .. }))), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_policy_that_is_set_holds_by_the_ontology_that_a_source_changes_to() {
+    with_world(|World { system, .. }| async move {
+        population(&system).await;
+        let set = async |max_age_seconds: u64| {
+            let policy = json!({
+                "oracle_id": "world-bank-population", "axis_freshness": {}, "default_max_age_seconds": max_age_seconds,
+                "default_stale_behavior": "serve_stale_silent", "invalidation_triggers": [],
+            });
+            let policy = document(&policy.to_string());
+            system.registry.ask(SetFreshness { policy, peer: PEER }).await.expect("it answers")
+        };
+        assert!(set(3600).await.is_ok());
+        let bounded = |ontology: &mut Json| {
+            ontology["axes"][3]["state_sensitive"] = json!(true);
+            ontology["axes"][3]["max_ttl_seconds"] = json!(60);
+        };
+        let refused = registered_by(&system, "2", bounded).await;
+        assert!(matches!(refused, Err(RegistryError::PolicyKept(_))), "{refused:?}");
+        assert!(set(60).await.is_ok());
+        assert!(registered_by(&system, "2", bounded).await.is_ok());
+    });
+}

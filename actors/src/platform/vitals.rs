@@ -1,0 +1,185 @@
+//! How an actor is doing: what it has handled, how fast, how much is waiting, and what it panicked over.
+
+use crate::platform::clock::{Clock, monotonic};
+use hdrhistogram::Histogram;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Latencies are reported over the last one to two of these.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Longer latencies than this count as this.
+const LATENCY_MAX_US: u64 = 60_000_000;
+
+/// What a panicking actor said last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Panic {
+    /// Its words.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// An actor's report, for status, metrics and people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActorReport {
+    /// The actor's name.
+    pub name: String,
+    /// How often it was restarted after a panic.
+    pub restarts: u64,
+    /// The last panic.
+    pub last_panic: Option<Panic>,
+    /// How many messages it has answered.
+    pub handled: u64,
+    /// How many messages wait for its answer now.
+    pub queue_depth: u64,
+    /// Time from sending a message to its answer in the last one to two minutes, median, in microseconds.
+    pub latency_p50_us: u64,
+    /// The same, 99th percentile.
+    pub latency_p99_us: u64,
+    /// The same, longest.
+    pub latency_max_us: u64,
+}
+
+/// The counters behind a report; shared by everyone who sends to the actor and by its guardian.
+#[derive(Debug)]
+pub(crate) struct Vitals {
+    name: &'static str,
+    clock: Clock,
+    restarts: AtomicU64,
+    last_panic: Mutex<Option<Panic>>,
+    handled: AtomicU64,
+    waiting: AtomicU64,
+    latencies: Mutex<Latencies>,
+}
+
+#[derive(Debug)]
+struct Latencies {
+    current: Histogram<u64>,
+    previous: Histogram<u64>,
+    current_since: Instant,
+}
+
+impl Vitals {
+    pub(crate) fn new(name: &'static str, clock: Clock) -> Self {
+        let empty = Histogram::new_with_max(LATENCY_MAX_US, 2).expect("the bounds are valid");
+        let latencies = Latencies { previous: empty.clone(), current: empty, current_since: monotonic() };
+        Self {
+            name,
+            clock,
+            restarts: AtomicU64::new(0),
+            last_panic: Mutex::new(None),
+            handled: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            latencies: Mutex::new(latencies),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Counts a message as waiting until what is handed back is dropped.
+    pub(crate) fn sent(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting { vitals: self, since: monotonic() }
+    }
+
+    pub(crate) fn panicked(&self, message: String) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+        let panic = Panic { message, at: self.clock.now() };
+        *self.last_panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+    }
+
+    pub(crate) fn report(&self) -> ActorReport {
+        let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        latencies.turn(monotonic());
+        let mut both = latencies.previous.clone();
+        both.add(&latencies.current).expect("the bounds are the same");
+        drop(latencies);
+        ActorReport {
+            name: self.name.to_owned(),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            last_panic: self.last_panic.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            handled: self.handled.load(Ordering::Relaxed),
+            queue_depth: self.waiting.load(Ordering::Relaxed),
+            latency_p50_us: both.value_at_quantile(0.5),
+            latency_p99_us: both.value_at_quantile(0.99),
+            latency_max_us: both.max(),
+        }
+    }
+}
+
+impl Latencies {
+    fn turn(&mut self, now: Instant) {
+        let age = now.saturating_duration_since(self.current_since);
+        if age < WINDOW {
+            return;
+        }
+        mem::swap(&mut self.current, &mut self.previous);
+        self.current.reset();
+        if age >= 2 * WINDOW {
+            self.previous.reset();
+        }
+        self.current_since = now;
+    }
+}
+
+/// A message on its way.
+pub(crate) struct Waiting<'v> {
+    vitals: &'v Vitals,
+    since: Instant,
+}
+
+impl Waiting<'_> {
+    /// Counts the message as answered.
+    pub(crate) fn answered(&self) {
+        self.vitals.handled.fetch_add(1, Ordering::Relaxed);
+        let now = monotonic();
+        let took_us =
+            u64::try_from(now.saturating_duration_since(self.since).as_micros()).unwrap_or(u64::MAX);
+        let mut latencies = self.vitals.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        latencies.turn(now);
+        latencies.current.saturating_record(took_us);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.vitals.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_counts_what_was_answered_and_what_waits() {
+        let vitals = Vitals::new("cache", Clock::system());
+        let (one, two) = (vitals.sent(), vitals.sent());
+        one.answered();
+        drop(one);
+        vitals.panicked("over nothing".into());
+        let report = vitals.report();
+        assert_eq!((report.handled, report.queue_depth, report.restarts), (1, 1, 1));
+        assert_eq!(report.last_panic.map(|panic| panic.message).as_deref(), Some("over nothing"));
+        drop(two);
+        assert_eq!(vitals.report().queue_depth, 0);
+    }
+
+    #[test]
+    fn latencies_are_forgotten_after_two_windows() {
+        let vitals = Vitals::new("cache", Clock::system());
+        let mut latencies = vitals.latencies.lock().expect("nobody else has it");
+        let start = latencies.current_since;
+        latencies.current.saturating_record(1000);
+        latencies.turn(start + WINDOW);
+        assert_eq!((latencies.current.len(), latencies.previous.len()), (0, 1));
+        latencies.turn(start + 3 * WINDOW);
+        assert_eq!((latencies.current.len(), latencies.previous.len()), (0, 0));
+    }
+}

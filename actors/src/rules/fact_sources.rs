@@ -1,0 +1,154 @@
+//! Facts out of registered sources, for a text to be checked against (seeds: `rfc-0002-ground-truth`, "Query Contract", and
+//! `oracle-a-rules`, whose facts they become).
+//!
+//! No actor: whoever asks gathers, and everything that is asked is asked at once. What one of them does not give is an error over
+//! all of it: a text that is checked against fewer facts than were meant may fail for that, or pass what they would contradict.
+
+use crate::ground::queries::{Page, Queries, QueryError};
+use crate::platform::caller::carried;
+use crate::platform::door::Door;
+use crate::verification::{Verification, Verify, VerifyError};
+use jiff::Timestamp;
+use oracled_domain::ground::ontology::{Ontology, OntologyRef};
+use oracled_domain::ground::query::{OracleQuery, QueryRequest};
+use oracled_domain::rules::Check;
+use oracled_domain::rules::sourced::{FACTS_FROM_MAX, FactSource, FactsFrom, NoFacts, within_bounds};
+use oracled_domain::verification::{Envelope, VerifyRequest};
+use oracled_store::{Store, StoreError};
+use std::sync::Arc;
+use tokio::task::{JoinSet, spawn_blocking};
+
+/// Why facts were not gathered.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsError {
+    /// Too many are asked, or nobody.
+    #[error("`facts_from` has {0} entries; 1 to {FACTS_FROM_MAX} are taken")]
+    Entries(usize),
+    /// One of them gives none.
+    #[error("facts_from[{place}]: {cause}")]
+    Entry {
+        /// Which, from 0.
+        place: usize,
+        /// Why.
+        cause: FactsCause,
+    },
+    /// All of them together give too many.
+    #[error("`facts_from`: {0}")]
+    Together(NoFacts),
+    /// Gathering failed inside.
+    #[error("the facts could not be gathered: {0}")]
+    Inside(String),
+}
+
+/// Why one entry gives no facts.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsCause {
+    /// The query is not answered.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// What was answered gives none.
+    #[error(transparent)]
+    None(#[from] NoFacts),
+    /// A question is not decided.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    /// The ontology of a decision is missing.
+    #[error("the ontology {0} is missing")]
+    NoOntology(OntologyRef),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Gathering failed inside.
+    #[error("the facts could not be gathered: {0}")]
+    Inside(String),
+}
+
+/// Whoever gathers facts.
+#[derive(Debug, Clone)]
+pub struct FactSources {
+    queries: Queries,
+    verification: Door<Verification>,
+    store: Store,
+}
+
+impl FactSources {
+    pub(crate) const fn new(queries: Queries, verification: Door<Verification>, store: Store) -> Self {
+        Self { queries, verification, store }
+    }
+
+    /// `check` with what `facts_from` gives behind its own facts, entry by entry.
+    ///
+    /// # Errors
+    /// Of the first entry that gives none, why; where all of them give too many.
+    pub async fn gathered(&self, check: Check, facts_from: Vec<FactsFrom>) -> Result<Check, FactsError> {
+        let entries = facts_from.len();
+        if !(1..=FACTS_FROM_MAX).contains(&entries) {
+            return Err(FactsError::Entries(entries));
+        }
+        let mut asked = JoinSet::new();
+        for (place, from) in facts_from.into_iter().enumerate() {
+            let gatherer = self.clone();
+            asked.spawn(carried(async move { (place, gatherer.of(from).await) }));
+        }
+        let mut given = Vec::with_capacity(entries);
+        while let Some(ended) = asked.join_next().await {
+            given.push(ended.map_err(|error| FactsError::Inside(error.to_string()))?);
+        }
+        given.sort_by_key(|(place, _)| *place);
+        let told =
+            |(place, given): (usize, Result<_, _>)| given.map_err(|cause| FactsError::Entry { place, cause });
+        let sources: Vec<FactSource> = given.into_iter().map(told).collect::<Result<_, _>>()?;
+        within_bounds(&sources).map_err(FactsError::Together)?;
+        Ok(check.with_facts_from(sources))
+    }
+
+    async fn of(&self, from: FactsFrom) -> Result<FactSource, FactsCause> {
+        match from {
+            FactsFrom::Query(query) => self.of_query(*query).await,
+            FactsFrom::Verify(request) => {
+                let unknown = || VerifyError::WorkflowUnknown(request.workflow.clone());
+                let (known, _) = self.store.workflow(&request.workflow)?.ok_or_else(unknown)?;
+                let ontology = self.ontology(&known.workflow.ontology)?;
+                // whether its time lies ahead is looked at when it is decided
+                let at_any_time = Timestamp::MAX;
+                request.read(&known.workflow, &ontology, at_any_time).map_err(VerifyError::from)?;
+                // nobody is asked, and nothing logged, for what cannot give any
+                FactSource::is_possible_of(&known.workflow, &ontology, &request.axes)?;
+                let envelope = self.verified(*request).await?;
+                Ok(FactSource::of_envelope(&envelope, &self.ontology(&envelope.ontology)?)?)
+            }
+        }
+    }
+
+    fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, FactsCause> {
+        let found = self.store.ontology(reference)?.map(|(ontology, _)| ontology);
+        found.ok_or_else(|| FactsCause::NoOntology(reference.clone()))
+    }
+
+    async fn of_query(&self, asked: OracleQuery) -> Result<FactSource, FactsCause> {
+        let view = self.store.view(&asked.oracle_id)?;
+        let view = view.ok_or_else(|| QueryError::SourceUnknown(asked.oracle_id.clone()))?;
+        let axes = asked.request.axes_requested.clone();
+        FactSource::is_possible(&view.ontology, &axes, asked.request.cursor.as_deref())?;
+        let request = QueryRequest { include_provenance: true, ..asked.request };
+        let Page { answer, room } = // the text is checked even if its caller is gone
+            self.queries.page(OracleQuery { request, ..asked }, Arc::new(|| true)).await?;
+        let rendered = move || FactSource::of_answer(&answer, &axes, &view.ontology);
+        if room.is_none() {
+            return Ok(rendered()?);
+        }
+        // a long one keeps others waiting while it is put into words
+        let rendered = spawn_blocking(move || (rendered(), room)).await;
+        let (rendered, _room) = rendered.map_err(|error| FactsCause::Inside(error.to_string()))?;
+        Ok(rendered?)
+    }
+
+    /// What the sources of a workflow come to.
+    async fn verified(&self, request: VerifyRequest) -> Result<Arc<Envelope>, FactsCause> {
+        let decided = self.verification.ask(Verify { request }).await;
+        Ok(decided.map_err(VerifyError::from)??)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+use super::*;
+use crate::ground::ingestion::tests::{NEW, OLD};
+use crate::ground::registry::{Review, ReviewSource, SetFreshness, policy_of};
+use crate::system::System;
+use crate::testing::ground::{PEER, ingested, population};
+use crate::testing::{World, with_world};
+use crate::verification::tests::support::workflow;
+use oracled_domain::ground::freshness::StaleBehavior;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::rules::sourced::{Asked, Origin};
+use oracled_store::LogQuery;
+use serde_json::{Value as Json, json};
+
+fn source() -> SourceId {
+    "world-bank-population".parse().expect("an id")
+}
+
+async fn with_a_source(system: &System) {
+    let pipeline_id = population(system).await;
+    ingested(system, &pipeline_id, OLD, "2020-04-14").await;
+    ingested(system, &pipeline_id, NEW, "2023-05-04").await;
+    let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+}
+
+/// A query of the source for `axes` of the areas that are `area`, and more members of its request.
+fn query(area: &str, axes: &[&str], more: Json) -> FactsFrom {
+    let mut request =
+        json!({"axes_requested": axes, "filters": [{"axis": "area", "operator": "eq", "value": area}]});
+    let members = request.as_object_mut().expect("it is an object");
+    members.extend(more.as_object().expect("it is one").clone());
+    let entry = json!({"query": {"oracle_id": source(), "request": request}});
+    serde_json::from_value(entry).expect("it is an entry")
+}
+
+fn both(area: &str) -> FactsFrom {
+    query(area, &["area_name", "population"], json!({}))
+}
+
+async fn gathered(system: &System, facts_from: Vec<FactsFrom>) -> Result<Check, FactsError> {
+    let check = Check { facts: vec!["Ice melts".into()], ..Check::default() };
+    system.fact_sources.gathered(check, facts_from).await
+}
+
+async fn refused(system: &System, facts_from: Vec<FactsFrom>) -> String {
+    gathered(system, facts_from).await.expect_err("it gives none").to_string()
+}
+
+#[test]
+fn requested_facts_follow_given_facts_in_order_with_their_origin() {
+    with_world(|World { system, .. }| async move {
+        with_a_source(&system).await;
+        let check = gathered(&system, vec![both("ABW"), both("NUL"), both("ABW")]).await.expect("it gives");
+        let [first, nothing, again] = &check.facts_from[..] else { panic!("{:?}", check.facts_from) };
+        assert_eq!((nothing.facts, nothing.origins.len()), (0, 0));
+        assert_eq!(nothing.asked, Asked::Query(source()));
+        assert_eq!(check.facts[0], "Ice melts");
+        assert_eq!(check.facts.len() as u64, 1 + first.facts + again.facts);
+        assert!(first.facts > 0 && first.facts == again.facts);
+        for fact in check.facts_from.iter().flat_map(FactSource::facts) {
+            assert_eq!(check.facts[fact.fact as usize], fact.text);
+        }
+        assert!(
+            check.facts.iter().any(|fact| fact == "The population of Aruba in 1960 was 54,608"),
+            "{check:?}"
+        );
+        for origin in check.facts_from.iter().flat_map(|source| &source.origins) {
+            let Origin::Record(record) = &origin.origin else { panic!("{origin:?}") };
+            let chain = system.queries.provenance(&record.record_id).await.expect("it is there");
+            assert_eq!((&chain.raw_hash, &chain.source_version), (&record.raw_hash, &record.source_version));
+        }
+    });
+}
+
+#[test]
+fn nothing_is_gathered_where_any_of_it_cannot_be_had() {
+    with_world(|World { system, .. }| async move {
+        with_a_source(&system).await;
+        assert_eq!(refused(&system, vec![]).await, "`facts_from` has 0 entries; 1 to 16 are taken");
+        let many = vec![both("ABW"); FACTS_FROM_MAX + 1];
+        assert_eq!(refused(&system, many).await, "`facts_from` has 17 entries; 1 to 16 are taken");
+        let paged = query("ABW", &["area_name", "population"], json!({"max_results": 1}));
+        let told = refused(&system, vec![both("ABW"), paged]).await;
+        assert!(told.starts_with("facts_from[1]: the query finds more than one page of 1 records"), "{told}");
+        let told =
+            refused(&system, vec![query("ABW", &["area_name", "population"], json!({"cursor": "x"}))]).await;
+        assert!(told.starts_with("facts_from[0]: `cursor` is not taken"), "{told}");
+        let told = refused(&system, vec![query("ABW", &["population"], json!({}))]).await;
+        assert!(
+            told.contains("no template of population@1 is made of population alone; what they are made of: area_name, population"),
+            "{told}"
+        );
+        let verify = json!({"verify": {"workflow": "people", "where": {}, "axes": ["population"]}});
+        let verify = serde_json::from_value(verify).expect("it is an entry");
+        let told = refused(&system, vec![verify]).await;
+        assert_eq!(told, "facts_from[0]: no workflow people is registered");
+        let unknown =
+            json!({"query": {"oracle_id": "nobody", "request": {"axes_requested": ["population"]}}});
+        let unknown = serde_json::from_value(unknown).expect("it is an entry");
+        // of several the first is told
+        let told = refused(&system, vec![unknown, query("ABW", &["people"], json!({}))]).await;
+        assert_eq!(told, "facts_from[0]: no source nobody is registered");
+    });
+}
+
+#[test]
+fn nobody_is_asked_by_a_workflow_that_can_give_no_facts() {
+    with_world(|World { system, .. }| async move {
+        with_a_source(&system).await;
+        let verify = json!({"verify": {"workflow": "census", "where": {"area": "ABW", "year": 1960},
+                                       "axes": ["population"]}});
+        let verify: FactsFrom = serde_json::from_value(verify).expect("it is an entry");
+        let asked = |mode: &str| {
+            json!({"authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": mode,
+                                         "on_timeout_behavior": "FAIL_CLOSED"}})
+        };
+        for (mode, cause) in [
+            ("INLINE", "no template of population@1 is made of population alone"),
+            ("ASYNC", "workflow census decides nothing while somebody waits"),
+            ("NON_AUTHORITATIVE_ONLY", "workflow census decides nothing while somebody waits"),
+        ] {
+            workflow(&system, &["world-bank-population"], asked(mode)).await;
+            let told = refused(&system, vec![verify.clone()]).await;
+            assert!(told.starts_with(&format!("facts_from[0]: {cause}")), "{told}");
+        }
+        for event in ["source_asked", "verification_decided"] {
+            let query = LogQuery { event: Some(event.into()), limit: 1, ..LogQuery::default() };
+            assert!(system.store.log(&query).expect("the log is read").is_empty(), "{event}");
+        }
+    });
+}
+
+#[test]
+fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
+    with_world(|World { system, .. }| async move {
+        with_a_source(&system).await;
+        for (behavior, passes) in
+            [(StaleBehavior::ServeStaleSilent, true), (StaleBehavior::FailClosed, false)]
+        {
+            let view = system.store.view(&source()).expect("it opens").expect("it is there");
+            let mut policy = policy_of(&view.state, &view.ontology);
+            policy.default_max_age_seconds = 60;
+            policy.default_stale_behavior = behavior;
+            let set = SetFreshness { policy, peer: PEER };
+            system.registry.ask(set).await.expect("it answers").expect("it is set");
+            match gathered(&system, vec![both("ABW")]).await {
+                Ok(check) => {
+                    let mut origins = check.facts_from.iter().flat_map(|source| &source.origins);
+                    assert!(
+                        passes
+                            && origins.all(|origin| {
+                                matches!(&origin.origin, Origin::Record(record) if record.stale)
+                            })
+                    );
+                }
+                Err(FactsError::Entry { place: 0, cause: FactsCause::Query(QueryError::Stale(_)) }) => {
+                    assert!(!passes);
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn what_each_gives_within_its_bounds_may_be_too_much_together() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let name = "x".repeat(1_500);
+        let rows: String = (1900..2100).map(|year| format!("{name},ABW,{year},1000\n")).collect();
+        let payload = format!("Country Name,Country Code,Year,Value\n{rows}");
+        ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
+        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        let all = query("ABW", &["area_name", "population"], json!({"max_results": 200}));
+        let check = gathered(&system, vec![all.clone()]).await.expect("it gives");
+        assert_eq!(check.facts.len(), 1 + 2 * 200, "of a thousand no million is left");
+        let told = refused(&system, vec![all.clone(), all]).await;
+        assert!(
+            told.starts_with("`facts_from`: there are more facts than 10000, or they have more than"),
+            "{told}"
+        );
+    });
+}

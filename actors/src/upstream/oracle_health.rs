@@ -1,0 +1,411 @@
+//! The health of the oracles: who may be called, who is probed, and what became of it.
+//!
+//! Each has a state machine of its own in `domain`. Whoever wants to call an oracle asks for a [`Lease`] and reports
+//! through it how the call ended; beside that every oracle is probed at its interval. A change of status is an audit
+//! event that nothing waits for; what an administrator steers is committed before it takes effect.
+
+mod lease;
+mod quota;
+
+pub use lease::Lease;
+pub use quota::QuotaWait;
+
+use crate::audit::logger::{CommitError, Log};
+use crate::platform::clock::Clock;
+use crate::platform::door::NoAnswer;
+use crate::upstream::BoxFuture;
+use actix::{
+    Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
+};
+use jiff::Timestamp;
+use oracled_domain::verdict::health;
+use oracled_domain::verdict::health::{
+    Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused,
+};
+use oracled_domain::{Event, OracleId, Peer};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// How often it looks which circuits' time has passed and which probes are due.
+const TICK: Duration = Duration::from_secs(1);
+/// A probe that takes longer has failed.
+const PROBE_MAX: Duration = Duration::from_secs(5);
+
+/// Finds out whether an oracle could do what it is for, without having it done.
+pub trait Probe: fmt::Debug + Send + Sync {
+    /// Asks it once: a success if it could; a failure, of whose reason 200 characters are kept, if nobody answers or the
+    /// answer says that it could not; neutral if it answers, and not to the question. It is dropped after five seconds.
+    fn probe(&self) -> BoxFuture<'_, Outcome>;
+}
+
+/// An oracle to watch over.
+#[derive(Debug, Clone)]
+pub struct Oracle {
+    /// Its name; no other has it.
+    pub id: OracleId,
+    /// How it is watched.
+    pub config: HealthConfig,
+    /// How it is probed, if it can be.
+    pub probe: Option<Arc<dyn Probe>>,
+}
+
+/// There is no oracle of this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no oracle `{oracle_id}`; known: {}", names(.known))]
+pub struct UnknownOracle {
+    /// Which was named.
+    pub oracle_id: OracleId,
+    /// Those there are.
+    pub known: Vec<OracleId>,
+}
+
+fn names(known: &[OracleId]) -> String {
+    let names: Vec<_> = known.iter().map(OracleId::as_str).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+/// Why an oracle is not to be called.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PermitError {
+    /// There is none of this name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownOracle),
+    /// Its circuit is open.
+    #[error("the circuit of the oracle `{oracle_id}` is open")]
+    CircuitOpen {
+        /// Which oracle.
+        oracle_id: OracleId,
+        /// When to try again, from now; nothing where that is up to an administrator.
+        retry_after: Option<Duration>,
+    },
+    /// The oracle asked for a wait that is not over.
+    #[error("the oracle `{oracle_id}` asked not to be called for {} s", .retry_after.as_secs_f64().ceil())]
+    QuotaWait {
+        /// Which oracle.
+        oracle_id: OracleId,
+        /// When to try again, from now.
+        retry_after: Duration,
+    },
+}
+
+/// Why an administrator did not get what was asked for. Nothing has changed, but for `NoAnswer`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SteerError {
+    /// There is no such oracle.
+    #[error(transparent)]
+    Unknown(#[from] UnknownOracle),
+    /// It cannot be probed.
+    #[error("the oracle `{0}` has no probe")]
+    NoProbe(OracleId),
+    /// One probe at a time.
+    #[error("the oracle `{0}` is being probed already")]
+    Probing(OracleId),
+    /// The entry could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The actor failed in between; the log says what was to be done.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+}
+
+/// Asks for leave to call an oracle.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Lease, PermitError>")]
+pub struct Permit(pub OracleId);
+
+/// Has an oracle watched that there was none of so far; one that is watched stays as it is.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Watch(pub Oracle);
+
+/// Asks how every oracle is doing, in the order of their names.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<HealthStatus>")]
+pub struct Statuses;
+
+/// What an administrator can do to an oracle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Open its circuit until it is closed.
+    Open,
+    /// Close its circuit and take it for healthy.
+    Close,
+    /// Probe it now, whatever its circuit says.
+    Probe,
+}
+
+/// Does it. The entry is durable before it takes effect; where it changes nothing there is none.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Steered, SteerError>")]
+pub struct Steer {
+    /// To which oracle.
+    pub oracle_id: OracleId,
+    /// What.
+    pub action: Action,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
+/// What an administrator's order came to.
+#[derive(Debug)]
+pub struct Steered {
+    /// How the oracle is doing now.
+    pub status: HealthStatus,
+    /// How the probe ended, if one was ordered.
+    pub probe: Option<Outcome>,
+}
+
+/// How a call ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Report {
+    oracle_id: OracleId,
+    permit: health::Permit,
+    outcome: Outcome,
+}
+
+/// Puts in force what was committed, whatever the oracle has come to by itself meanwhile, and answers how it is doing.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<HealthStatus, UnknownOracle>")]
+struct Settle {
+    oracle_id: OracleId,
+    action: Action,
+}
+
+#[derive(Debug)]
+struct Watched {
+    health: Health,
+    probe: Option<Arc<dyn Probe>>,
+    /// Held by the probe that is under way.
+    turn: Arc<Semaphore>,
+}
+
+impl Watched {
+    fn new(Oracle { id, config, probe }: Oracle) -> Self {
+        Self { health: Health::new(id, config), probe, turn: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+/// The actor. What it knows of the oracles survives its panics.
+#[derive(Debug)]
+pub struct OracleHealth {
+    oracles: BTreeMap<OracleId, Watched>,
+    log: Log,
+    clock: Clock,
+}
+
+impl OracleHealth {
+    pub(crate) fn new(oracles: Vec<Oracle>, log: Log, clock: Clock) -> Self {
+        let watched = oracles.into_iter().map(|oracle| (oracle.id.clone(), Watched::new(oracle)));
+        Self { oracles: watched.collect(), log, clock }
+    }
+
+    /// The oracle as it is at this moment.
+    fn at(&mut self, oracle_id: &OracleId, now: Timestamp) -> Result<&mut Watched, UnknownOracle> {
+        let Self { oracles, log, .. } = self;
+        if !oracles.contains_key(oracle_id) {
+            let known = oracles.keys().cloned().collect();
+            return Err(UnknownOracle { oracle_id: oracle_id.clone(), known });
+        }
+        let watched = oracles.get_mut(oracle_id).expect("it was seen a moment ago");
+        tell(log, oracle_id, watched.health.pass(now), now);
+        Ok(watched)
+    }
+
+    /// Passes the time, and begins the probes that are due.
+    fn tick(&mut self, me: &Addr<Self>) {
+        let now = self.clock.now();
+        for (oracle_id, watched) in &mut self.oracles {
+            tell(&self.log, oracle_id, watched.health.pass(now), now);
+            let Some(probe) = watched.probe.clone() else { continue };
+            let Ok(turn) = Arc::clone(&watched.turn).try_acquire_owned() else { continue };
+            let Some(permit) = watched.health.probe(now) else { continue };
+            let lease = Lease::new(oracle_id.clone(), permit, false, me.clone());
+            actix_rt::spawn(probed(probe, lease, turn));
+        }
+    }
+
+    /// What an administrator's order is to be logged as, if it changes anything.
+    fn ordered(&mut self, steer: &Steer, now: Timestamp) -> Result<Option<Event>, UnknownOracle> {
+        let Steer { oracle_id, action, peer } = steer;
+        let mut foreseen = self.at(oracle_id, now)?.health.clone();
+        let change = match action {
+            Action::Open => foreseen.open(now),
+            Action::Close => foreseen.close(),
+            Action::Probe => {
+                let (action, detail) = ("probe_oracle".to_owned(), oracle_id.to_string());
+                let peer = Some(*peer);
+                return Ok(Some(Event::ControlAction { action, detail, peer, timestamp: now }));
+            }
+        };
+        Ok(change.map(|change| entry(oracle_id.clone(), change, Some(*peer), now)))
+    }
+
+    /// Everything that an ordered probe needs.
+    fn probe_now(
+        &mut self,
+        oracle_id: &OracleId,
+        now: Timestamp,
+        me: Addr<Self>,
+    ) -> Result<Probing, SteerError> {
+        let watched = self.at(oracle_id, now)?;
+        let probe = watched.probe.clone().ok_or_else(|| SteerError::NoProbe(oracle_id.clone()))?;
+        let turn = Arc::clone(&watched.turn).try_acquire_owned();
+        let turn = turn.map_err(|_| SteerError::Probing(oracle_id.clone()))?;
+        let permit = watched.health.probe_now(now);
+        Ok((probe, Lease::new(oracle_id.clone(), permit, false, me), turn))
+    }
+}
+
+/// A probe, the leave to make it, and the oracle's turn.
+type Probing = (Arc<dyn Probe>, Lease, OwnedSemaphorePermit);
+
+fn entry(oracle_id: OracleId, change: Change, peer: Option<Peer>, timestamp: Timestamp) -> Event {
+    let Change { from, to, cause, consecutive_failures } = change;
+    Event::OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer, timestamp }
+}
+
+/// Has a change that has happened written down; nothing waits for that.
+fn tell(log: &Log, oracle_id: &OracleId, change: Option<Change>, now: Timestamp) {
+    let Some(change) = change else { return };
+    let (from, to) = (change.from.as_str(), change.to.as_str());
+    tracing::warn!(%oracle_id, from, to, cause = change.cause, "the health of an oracle has changed");
+    let (log, entry) = (log.clone(), entry(oracle_id.clone(), change, None, now));
+    // tasks are polled in the order they were spawned, and ask the logger at once: entries keep their order
+    actix_rt::spawn(async move {
+        if let Err(error) = log.commit(entry.into()).await {
+            tracing::error!(%error, "a change of an oracle's health is not in the log");
+        }
+    });
+}
+
+/// Makes a probe, within its bound, and reports how it ended.
+async fn probed(probe: Arc<dyn Probe>, lease: Lease, turn: OwnedSemaphorePermit) -> Outcome {
+    let late = |_| Outcome::Failure(format!("the probe took longer than {PROBE_MAX:?}"));
+    let ended = match timeout(PROBE_MAX, probe.probe()).await.unwrap_or_else(late) {
+        Outcome::Failure(error) => Outcome::Failure(error.chars().take(ERROR_MAX_CHARS).collect()),
+        ended => ended,
+    };
+    lease.report(ended.clone());
+    drop(turn);
+    ended
+}
+
+impl Actor for OracleHealth {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.run_interval(TICK, |oracle_health, ctx| oracle_health.tick(&ctx.address()));
+    }
+}
+
+impl Supervised for OracleHealth {}
+
+impl Handler<Permit> for OracleHealth {
+    type Result = Result<Lease, PermitError>;
+
+    fn handle(&mut self, Permit(oracle_id): Permit, ctx: &mut Context<Self>) -> Self::Result {
+        let now = self.clock.now();
+        let health = &mut self.at(&oracle_id, now)?.health;
+        match health.permit(now) {
+            Ok(permit) => {
+                let trial = health.is_trial(permit);
+                Ok(Lease::new(oracle_id, permit, trial, ctx.address()))
+            }
+            Err(Refused { retry_after: Some(retry_after), is_quota_wait: true }) => {
+                Err(PermitError::QuotaWait { oracle_id, retry_after })
+            }
+            Err(Refused { retry_after, .. }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
+        }
+    }
+}
+
+impl Handler<Watch> for OracleHealth {
+    type Result = ();
+
+    fn handle(&mut self, Watch(oracle): Watch, _: &mut Context<Self>) {
+        self.oracles.entry(oracle.id.clone()).or_insert_with(|| Watched::new(oracle));
+    }
+}
+
+impl Handler<Report> for OracleHealth {
+    type Result = ();
+
+    fn handle(&mut self, Report { oracle_id, permit, outcome }: Report, _: &mut Context<Self>) {
+        let now = self.clock.now();
+        // a lease names an oracle that there is
+        let Ok(watched) = self.at(&oracle_id, now) else { return };
+        let change = watched.health.report(now, permit, outcome);
+        tell(&self.log, &oracle_id, change, now);
+    }
+}
+
+impl Handler<Statuses> for OracleHealth {
+    type Result = MessageResult<Statuses>;
+
+    fn handle(&mut self, _: Statuses, _: &mut Context<Self>) -> Self::Result {
+        let now = self.clock.now();
+        let statuses = self.oracles.iter_mut().map(|(oracle_id, watched)| {
+            tell(&self.log, oracle_id, watched.health.pass(now), now);
+            watched.health.status()
+        });
+        MessageResult(statuses.collect())
+    }
+}
+
+impl Handler<Steer> for OracleHealth {
+    type Result = ResponseFuture<Result<Steered, SteerError>>;
+
+    fn handle(&mut self, message: Steer, ctx: &mut Context<Self>) -> Self::Result {
+        let (now, me, log) = (self.clock.now(), ctx.address(), self.log.clone());
+        let probe = (message.action == Action::Probe)
+            .then(|| self.probe_now(&message.oracle_id, now, me.clone()))
+            .transpose();
+        let ordered = self.ordered(&message, now);
+        Box::pin(async move {
+            let (probe, ordered) = (probe?, ordered?);
+            if let Some(entry) = ordered {
+                log.commit(entry.into()).await?;
+            }
+            let probe = match probe {
+                Some((probe, lease, turn)) => Some(probed(probe, lease, turn).await),
+                None => None,
+            };
+            let Steer { oracle_id, action, .. } = message;
+            let settled = me.send(Settle { oracle_id, action }).await;
+            let status = settled.map_err(|_| NoAnswer::Failed { actor: "oracle_health" })??;
+            Ok(Steered { status, probe })
+        })
+    }
+}
+
+impl Handler<Settle> for OracleHealth {
+    type Result = Result<HealthStatus, UnknownOracle>;
+
+    fn handle(&mut self, Settle { oracle_id, action }: Settle, _: &mut Context<Self>) -> Self::Result {
+        let now = self.clock.now();
+        let health = &mut self.at(&oracle_id, now)?.health;
+        // the entry is written already
+        let change = match action {
+            Action::Open => health.open(now),
+            Action::Close => health.close(),
+            Action::Probe => None,
+        };
+        let status = health.status();
+        if let Some(Change { to, .. }) = change {
+            tracing::warn!(%oracle_id, to = to.as_str(), "an administrator has steered an oracle");
+        }
+        Ok(status)
+    }
+}
+
+crate::platform::door::asked_through_a_door!(OracleHealth);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,385 @@
+use super::*;
+use crate::platform::clock::monotonic;
+use crate::testing::{Hand, World, logged, with_oracles, with_world};
+use oracled_domain::verdict::health::Status;
+use oracled_store::{LogQuery, Store};
+use serde_json::{Value, json};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const PEER: Peer = Peer { uid: 1, gid: 2, pid: Some(3) };
+const SUCCESS: Outcome = Outcome::Success { latency_ms: Some(7) };
+
+/// A probe that does what a test says, and counts.
+#[derive(Debug, Default)]
+struct MadeUp {
+    fails: AtomicBool,
+    /// Answers, and not to the question.
+    shrugs: AtomicBool,
+    hangs: AtomicBool,
+    panics: AtomicBool,
+    begun: AtomicUsize,
+    at_once: AtomicUsize,
+}
+
+impl Probe for MadeUp {
+    fn probe(&self) -> BoxFuture<'_, Outcome> {
+        Box::pin(async {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(self.at_once.fetch_add(1, Ordering::Relaxed), 0, "never two at a time");
+            assert!(!self.panics.load(Ordering::Relaxed), "it was told to");
+            while self.hangs.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            self.at_once.fetch_sub(1, Ordering::Relaxed);
+            match (self.fails.load(Ordering::Relaxed), self.shrugs.load(Ordering::Relaxed)) {
+                (true, _) => Outcome::Failure("status 500 ".repeat(100)),
+                (false, true) => Outcome::Neutral,
+                (false, false) => Outcome::Success { latency_ms: None },
+            }
+        })
+    }
+}
+
+fn id(text: &str) -> OracleId {
+    text.parse().expect("an id")
+}
+
+fn oracle(name: &str, probe: Option<&Arc<MadeUp>>) -> Oracle {
+    let probe = probe.map(|probe| Arc::clone(probe) as Arc<dyn Probe>);
+    Oracle { id: id(name), config: HealthConfig::default(), probe }
+}
+
+fn failure() -> Outcome {
+    Outcome::Failure("status 500".into())
+}
+
+impl World {
+    async fn permit(&self) -> Result<Lease, PermitError> {
+        self.system.oracle_health.ask(Permit(id("model"))).await.expect("it answers")
+    }
+
+    async fn call(&self, outcome: Outcome) {
+        self.permit().await.expect("it is let through").report(outcome);
+    }
+
+    async fn steer(&self, action: Action) -> Result<Steered, SteerError> {
+        let steer = Steer { oracle_id: id("model"), action, peer: PEER };
+        self.system.oracle_health.ask(steer).await.expect("it answers")
+    }
+
+    async fn status(&self) -> HealthStatus {
+        let mut statuses = self.system.oracle_health.ask(Statuses).await.expect("it answers");
+        statuses.pop().expect("there is one")
+    }
+
+    async fn open_circuit(&self) {
+        for _ in 0..3 {
+            self.call(failure()).await;
+        }
+        assert_eq!(self.status().await.status, Status::CircuitOpen);
+    }
+}
+
+async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..1500 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {what}");
+}
+
+/// The log's entries, once there are so many.
+async fn entries(store: &Store, count: usize) -> Vec<Value> {
+    eventually("the entries are there", async || logged(store).len() >= count).await;
+    let lines = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read");
+    lines.iter().map(|line| serde_json::from_str(&line.json).expect("JSON")).collect()
+}
+
+fn turns(entries: &[Value]) -> Vec<(&str, &str)> {
+    fn word<'e>(entry: &'e Value, name: &str) -> &'e str {
+        entry[name].as_str().expect("a word")
+    }
+    entries.iter().map(|entry| (word(entry, "from"), word(entry, "to"))).collect()
+}
+
+#[test]
+fn circuit_opens_on_failures_closes_on_successes_and_logs_each_change() {
+    let hand = Hand::new();
+    with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
+        world.open_circuit().await;
+        hand.turn(10);
+        let refused = world.permit().await.expect_err("it is open");
+        let retry_after = Some(Duration::from_secs(20));
+        assert_eq!(refused, PermitError::CircuitOpen { oracle_id: id("model"), retry_after });
+        hand.turn(20);
+        world.call(SUCCESS).await;
+        world.call(SUCCESS).await;
+        assert_eq!(world.status().await.latency_p50_ms, 7);
+        let entries = entries(&world.system.store, 4).await;
+        assert_eq!(
+            turns(&entries),
+            [
+                ("healthy", "degraded"),
+                ("degraded", "circuit_open"),
+                ("circuit_open", "unhealthy"),
+                ("unhealthy", "healthy"),
+            ]
+        );
+        assert_eq!(
+            entries[1],
+            json!({
+                "seq": 2,
+                "event": "oracle_health_changed",
+                "oracle_id": "model",
+                "from": "degraded",
+                "to": "circuit_open",
+                "cause": "3 failures in a row, the last: status 500",
+                "consecutive_failures": 3,
+                "peer": null,
+                "timestamp": "2026-11-20T10:00:00Z",
+            })
+        );
+    });
+}
+
+#[test]
+fn a_half_open_circuit_lets_one_of_many_callers_through() {
+    let hand = Hand::new();
+    with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
+        assert!(!world.permit().await.expect("it is closed").is_trial());
+        world.open_circuit().await;
+        hand.turn(30);
+        let mut leases = Vec::new();
+        for _ in 0..50 {
+            leases.extend(world.permit().await.ok());
+        }
+        assert!(leases.len() == 1 && leases.iter().all(Lease::is_trial), "{leases:?}");
+        drop(leases);
+        world.permit().await.expect("a lease that is dropped makes way for the next").report(failure());
+        assert_eq!(world.status().await.status, Status::CircuitOpen);
+    });
+}
+
+#[test]
+fn a_lease_whose_asker_has_gone_makes_way_for_the_next() {
+    let hand = Hand::new();
+    with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
+        world.open_circuit().await;
+        hand.turn(30);
+        let asked = world.system.oracle_health.addr().send(Permit(id("model")));
+        world.permit().await.expect_err("it was let through");
+        // the lease lies where nobody fetches it
+        drop(asked);
+        world.permit().await.expect("it is let through").report(SUCCESS);
+    });
+}
+
+#[test]
+fn an_oracle_that_there_is_not_is_refused_with_those_there_are() {
+    with_world(|world| async move {
+        let refused = world.permit().await.expect_err("there is none");
+        assert_eq!(refused.to_string(), "there is no oracle `model`; known: none");
+    });
+    let oracles = vec![oracle("mail", None), oracle("gemini", None)];
+    with_oracles(Hand::new(), oracles, |world| async move {
+        let refused = world.permit().await.expect_err("there is none of this name");
+        assert_eq!(refused.to_string(), "there is no oracle `model`; known: gemini, mail");
+        for action in [Action::Open, Action::Close, Action::Probe] {
+            let refused = world.steer(action).await.expect_err("there is none of this name");
+            assert!(matches!(refused, SteerError::Unknown(_)), "{refused}");
+        }
+        let statuses = world.system.oracle_health.ask(Statuses).await.expect("it answers");
+        let names: Vec<_> = statuses.iter().map(|status| status.oracle_id.as_str()).collect();
+        assert_eq!(names, ["gemini", "mail"]);
+        assert_eq!(logged(&world.system.store), [""; 0]);
+    });
+}
+
+#[test]
+fn entries_stand_in_the_order_of_the_changes() {
+    let one = NonZeroU32::MIN;
+    let config = HealthConfig {
+        failure_threshold: one,
+        recovery_threshold: one,
+        circuit_breaker_enabled: false,
+        ..HealthConfig::default()
+    };
+    let oracle = Oracle { config, ..oracle("model", None) };
+    with_oracles(Hand::new(), vec![oracle], |world| async move {
+        for _ in 0..100 {
+            world.call(failure()).await;
+            world.call(SUCCESS).await;
+        }
+        let entries = entries(&world.system.store, 200).await;
+        for pair in turns(&entries).chunks(2) {
+            assert_eq!(pair, [("healthy", "unhealthy"), ("unhealthy", "healthy")]);
+        }
+    });
+}
+
+#[test]
+fn failing_oracle_is_not_probed_while_its_circuit_is_open() {
+    let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
+        let begun = || probe.begun.load(Ordering::Relaxed);
+        eventually("the first probe", async || world.status().await.last_success_at.is_some()).await;
+        assert_eq!((begun(), world.status().await.latency_p50_ms), (1, 0), "a probe has no latency");
+        probe.fails.store(true, Ordering::Relaxed);
+        for failures in 1..=3 {
+            hand.turn(60);
+            let failed = async || world.status().await.consecutive_failures == failures;
+            eventually("the next probe", failed).await;
+        }
+        assert_eq!((begun(), world.status().await.status), (4, Status::CircuitOpen));
+        // the interval has passed with the clock jumped back, too
+        hand.turn(-1000);
+        tokio::time::sleep(2 * TICK).await;
+        assert_eq!(begun(), 4);
+        probe.fails.store(false, Ordering::Relaxed);
+        for _ in 0..2 {
+            hand.turn(60);
+            let before = begun();
+            eventually("the next probe", async || begun() > before).await;
+        }
+        eventually("it is healthy", async || world.status().await.status == Status::Healthy).await;
+    });
+}
+
+#[test]
+fn a_probe_that_hangs_holds_nothing_up_and_has_failed_after_five_seconds() {
+    let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
+    probe.hangs.store(true, Ordering::Relaxed);
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
+        eventually("the first probe", async || probe.begun.load(Ordering::Relaxed) == 1).await;
+        let began = monotonic();
+        hand.turn(600);
+        world.call(SUCCESS).await;
+        let refused = world.steer(Action::Probe).await.expect_err("one at a time");
+        assert_eq!(refused, SteerError::Probing(id("model")));
+        eventually("it has failed", async || world.status().await.last_error.is_some()).await;
+        assert!(began.elapsed() < PROBE_MAX + 2 * TICK, "{:?}", began.elapsed());
+        let status = world.status().await;
+        assert_eq!(status.last_error.as_deref(), Some("the probe took longer than 5s"));
+        assert_eq!((status.status, status.consecutive_failures), (Status::Degraded, 1));
+    });
+}
+
+#[test]
+fn a_probe_that_panics_is_forgotten() {
+    let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
+    probe.panics.store(true, Ordering::Relaxed);
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
+        eventually("the first probe", async || probe.begun.load(Ordering::Relaxed) == 1).await;
+        probe.panics.store(false, Ordering::Relaxed);
+        probe.at_once.store(0, Ordering::Relaxed);
+        hand.turn(60);
+        eventually("the next probe", async || world.status().await.last_success_at.is_some()).await;
+    });
+}
+
+#[test]
+fn an_administrator_opens_and_closes_a_circuit_and_the_log_says_who() {
+    let hand = Hand::new();
+    with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
+        for _ in 0..2 {
+            let steered = world.steer(Action::Open).await.expect("it is done");
+            assert!(steered.status.held_open && steered.probe.is_none(), "{steered:?}");
+        }
+        hand.turn(100_000);
+        let refused = world.permit().await.expect_err("it is held open");
+        assert_eq!(refused, PermitError::CircuitOpen { oracle_id: id("model"), retry_after: None });
+        for _ in 0..2 {
+            let steered = world.steer(Action::Close).await.expect("it is done");
+            assert_eq!((steered.status.status, steered.status.held_open), (Status::Healthy, false));
+        }
+        world.call(SUCCESS).await;
+        let entries = entries(&world.system.store, 2).await;
+        assert_eq!(turns(&entries), [("healthy", "circuit_open"), ("circuit_open", "healthy")]);
+        for entry in &entries {
+            assert_eq!(entry["peer"], json!({"uid": 1, "gid": 2, "pid": 3}));
+        }
+    });
+}
+
+#[test]
+fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
+    let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
+        world.steer(Action::Open).await.expect("it is done");
+        let steered = world.steer(Action::Probe).await.expect("it is done");
+        let success = Some(Outcome::Success { latency_ms: None });
+        assert_eq!((steered.probe, steered.status.status), (success, Status::CircuitOpen));
+        assert_eq!(steered.status.last_success_at, Some(world.system.clock.now()), "it counts");
+        probe.fails.store(true, Ordering::Relaxed);
+        let steered = world.steer(Action::Probe).await.expect("it is done");
+        let Some(Outcome::Failure(error)) = steered.probe else { panic!("it failed") };
+        assert!(error.starts_with("status 500") && error.len() == ERROR_MAX_CHARS, "{error}");
+        assert_eq!(steered.status.last_error, Some(error));
+        assert_eq!(steered.status.consecutive_failures, 1);
+        probe.fails.store(false, Ordering::Relaxed);
+        probe.shrugs.store(true, Ordering::Relaxed);
+        let before = world.status().await;
+        let steered = world.steer(Action::Probe).await.expect("it is done");
+        assert_eq!((steered.probe, steered.status), (Some(Outcome::Neutral), before), "it says nothing");
+        let entries = entries(&world.system.store, 4).await;
+        for entry in &entries[1..] {
+            assert_eq!(entry["event"], "control_action");
+            assert_eq!((&entry["action"], &entry["detail"]), (&json!("probe_oracle"), &json!("model")));
+        }
+    });
+    with_oracles(Hand::new(), vec![oracle("model", None)], |world| async move {
+        let refused = world.steer(Action::Probe).await.expect_err("it has none");
+        assert_eq!(refused, SteerError::NoProbe(id("model")));
+        assert_eq!(logged(&world.system.store), [""; 0]);
+    });
+}
+
+#[test]
+fn nothing_is_steered_where_the_log_does_not_take_the_entry() {
+    let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
+        eventually("the first probe", async || world.status().await.last_success_at.is_some()).await;
+        world.open_circuit().await;
+        entries(&world.system.store, 2).await;
+        world.break_store();
+        let before = world.status().await;
+        for action in [Action::Open, Action::Close, Action::Probe] {
+            let refused = world.steer(action).await.expect_err("the log does not take it");
+            assert!(matches!(refused, SteerError::Commit(_)), "{refused}");
+            assert_eq!(world.status().await, before, "{action:?}");
+        }
+        assert_eq!(probe.begun.load(Ordering::Relaxed), 1);
+        let lines = || world.fallback_lines.lock().expect("nobody panicked").clone();
+        let ordered = lines();
+        assert!(
+            ordered.len() == 1 && ordered[0].contains("probe_oracle"),
+            "what did not happen: {ordered:?}"
+        );
+        // what has happened is told all the same
+        hand.turn(30);
+        world.call(failure()).await;
+        eventually("it is told", async || lines().iter().any(|line| line.contains("let through"))).await;
+        world.mend_store();
+    });
+}
+
+#[test]
+fn what_is_known_of_the_oracles_survives_a_panic_and_probes_go_on() {
+    let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
+        eventually("the first probe", async || world.status().await.last_success_at.is_some()).await;
+        world.call(failure()).await;
+        let lease = world.permit().await.expect("it is let through");
+        let before = world.status().await;
+        world.system.oracle_health.ask(crate::InjectPanic).await.expect_err("it panics");
+        assert_eq!(world.status().await, before);
+        assert_eq!(world.system.oracle_health.report().restarts, 1);
+        lease.report(failure());
+        assert_eq!(world.status().await.consecutive_failures, 2, "a lease outlives a panic");
+        hand.turn(60);
+        eventually("the next probe", async || probe.begun.load(Ordering::Relaxed) == 2).await;
+    });
+}

@@ -1,0 +1,237 @@
+//! What there is already for a session that a verdict is handed in or made for.
+
+use super::refuse::in_force;
+use super::register::{address_change, kept, registered};
+use super::{ATTEMPTS, Cache, CacheError, Cached, forget};
+use crate::audit::logger::{CommitError, Log};
+use crate::platform::caller::uid;
+use crate::platform::clock::Clock;
+use crate::platform::door::Door;
+use crate::verdict::notifier::{Notifier, Wake};
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use jiff::Timestamp;
+use oracled_domain::rules::Check;
+use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::session::{Email, Mismatch, Original};
+use oracled_domain::{Delivery, Event, Mail, Query, Session, SessionId, Tier};
+use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+use std::sync::Arc;
+
+/// Asks what there is already for a session whose verdict is to be delivered.
+///
+/// A verdict that was only read so far, made for a session that was registered, is delivered by that: it becomes the
+/// session's first one, and is mailed. So is one whose customer had no address yet.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<Known, CacheError>")]
+pub struct Find {
+    /// Whose.
+    pub session_id: SessionId,
+    /// For which tier.
+    pub tier: Tier,
+    /// About what.
+    pub query: Query,
+    /// Where the verdict is mailed to.
+    pub customer_email: Option<Email>,
+    /// What it is to be checked against. A session that is known keeps it from here on, whatever becomes of the verdict.
+    pub check: Option<Arc<Check>>,
+}
+
+/// What there is for a session.
+#[derive(Debug)]
+pub enum Known {
+    /// Nothing cached, and no session that speaks against it. Where one is known, what its verdict is to be checked against.
+    Nothing(Option<Arc<Check>>),
+    /// A verdict.
+    Cached(Arc<Cached>),
+    /// A session of another tier or query.
+    Mismatch(Mismatch),
+}
+
+/// What there is already for a session, and the session with its revision. Its verdict is looked up only where the session
+/// is there, which it always is where a verdict is, and does not speak against the request.
+pub(super) fn known(
+    store: &Store,
+    session_id: &SessionId,
+    tier: Tier,
+    query: &Query,
+    look_up: impl FnOnce() -> Result<Option<Arc<Cached>>, StoreError>,
+) -> Result<(Known, Option<(Session, u64)>), StoreError> {
+    let session = store.session(session_id)?;
+    let known = match session.as_ref().map(|(session, _)| session.mismatch(tier, query)) {
+        None => Known::Nothing(in_force(store, session_id, None)?.0),
+        Some(Some(mismatch)) => Known::Mismatch(mismatch),
+        Some(None) => look_up()?.map_or_else(
+            || Known::Nothing(session.as_ref().and_then(|(session, _)| session.check.clone())),
+            Known::Cached,
+        ),
+    };
+    Ok((known, session))
+}
+
+/// Whether a session is still to learn something from the delivery of a verdict that is cached already.
+fn is_news(session: &Session, customer_email: Option<&Email>) -> bool {
+    session.delivered_sha256.is_none() || (session.customer_email.is_none() && customer_email.is_some())
+}
+
+/// Who commits that a cached verdict is delivered.
+struct Deliverer {
+    store: Store,
+    log: Log,
+    clock: Clock,
+    notifier: Option<Door<Notifier>>,
+}
+
+impl Deliverer {
+    /// Delivers the cached verdict of a session, and hands it back as it is cached then.
+    async fn deliver(&self, find: &Find) -> Result<Known, CacheError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let Some((session, session_revision)) = self.store.session(&find.session_id)? else {
+                return Ok(Known::Nothing(None));
+            };
+            let Some((delivery, verdict_revision)) = self.store.verdict(&find.session_id)? else {
+                return Ok(Known::Nothing(find.check.clone().or(session.check)));
+            };
+            if session.delivered_sha256.is_none()
+                && find.check.is_some()
+                && delivery.evaluation_sha256.is_none()
+            {
+                return Ok(Known::Mismatch(Mismatch::Facts));
+            }
+            if !is_news(&session, find.customer_email.as_ref()) {
+                return Ok(Known::Cached(Arc::new(delivery.into())));
+            }
+            if session.is_foreign_to(uid()) {
+                return Ok(Known::Mismatch(Mismatch::Owner));
+            }
+            let (mut record, delivery, mail) = self.delivered(&session, delivery, find, self.clock.now())?;
+            record.expect = vec![
+                Expect { row: RowKey::Session(find.session_id.clone()), revision: Some(session_revision) },
+                Expect { row: RowKey::Verdict(find.session_id.clone()), revision: Some(verdict_revision) },
+            ];
+            match self.log.commit(record).await {
+                Ok(_) => {
+                    wake(self.notifier.as_ref(), mail);
+                    return Ok(Known::Cached(Arc::new(Delivery::clone(&delivery).into())));
+                }
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Has a session that is known keep the check that it is asked for with.
+    async fn keep_check(&self, find: &Find) -> Result<Known, CacheError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let stored =
+                || Ok(self.store.verdict(&find.session_id)?.map(|(stored, _)| Arc::new(stored.into())));
+            let (known, session) = known(&self.store, &find.session_id, find.tier, &find.query, stored)?;
+            let (Known::Nothing(_), Some((session, revision))) = (&known, session) else { return Ok(known) };
+            if session.is_foreign_to(uid()) {
+                return Ok(Known::Mismatch(Mismatch::Owner));
+            }
+            if session.check == find.check {
+                return Ok(known);
+            }
+            let session = Session { check: find.check.clone(), ..session };
+            match self.log.commit(kept(&session, Some(revision), self.clock.now())).await {
+                Ok(_) => return Ok(Known::Nothing(find.check.clone())),
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn delivered(
+        &self,
+        known: &Session,
+        delivery: Delivery,
+        find: &Find,
+        now: Timestamp,
+    ) -> Result<(Record, Arc<Delivery>, Option<oracled_domain::MailId>), StoreError> {
+        // without an original to compare with, the verdict that was read becomes the original
+        let delivery = Arc::new(match &known.original {
+            None => Delivery { regen: None, ..delivery },
+            Some(_) => delivery,
+        });
+        let sha256 = delivery.approved.sha256();
+        let original = || Original::delivered(&delivery.approved, None, now);
+        let customer_email = find.customer_email.clone().or_else(|| known.customer_email.clone());
+        // the mail brings the verdict that was delivered first, and no later one
+        let to_be_mailed = known.delivered_sha256.as_ref().is_none_or(|first| first == sha256);
+        let to = customer_email.clone().filter(|_| to_be_mailed && self.notifier.is_some());
+        let session = Session {
+            customer_email,
+            original: Some(known.original.clone().unwrap_or_else(original)),
+            delivered_sha256: Some(known.delivered_sha256.clone().unwrap_or_else(|| sha256.clone())),
+            ..known.clone()
+        };
+        let mut events = vec![registered(&session, now)];
+        events.extend(address_change(&self.store, Some(known), &session, now)?);
+        let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
+        let mail = to.map(|to| Mail::queued(MailKind::Verdict, Arc::clone(&delivery), to));
+        let mail_id = mail.as_ref().map(|mail| mail.standing.mail_id.clone());
+        if let Some(mail) = mail {
+            events.push(queued(&mail, now));
+            writes.push(Write::PutMail(Arc::new(mail)));
+        }
+        writes.push(Write::PutSession(session));
+        Ok((Record { expect: Vec::new(), events, writes, ..Record::default() }, delivery, mail_id))
+    }
+}
+
+/// The entry of a mail that is put into the outbox.
+pub(super) fn queued(mail: &Mail, timestamp: Timestamp) -> Event {
+    let oracled_domain::verdict::mail::Standing { mail_id, session_id, kind, .. } = mail.standing.clone();
+    Event::MailQueued { mail_id, session_id, kind, timestamp }
+}
+
+/// Tells whoever sends mail of one that was queued. Nothing waits for it.
+pub(super) fn wake(notifier: Option<&Door<Notifier>>, mail_id: Option<oracled_domain::MailId>) {
+    let (Some(notifier), Some(mail_id)) = (notifier.cloned(), mail_id) else { return };
+    actix_rt::spawn(async move {
+        if let Err(error) = notifier.ask(Wake(mail_id)).await {
+            tracing::debug!(%error, "the notifier finds a mail that it is not told of");
+        }
+    });
+}
+
+impl Handler<Find> for Cache {
+    type Result = ResponseFuture<Result<Known, CacheError>>;
+
+    fn handle(&mut self, find: Find, ctx: &mut Context<Self>) -> Self::Result {
+        let store = self.store.clone();
+        let Find { session_id, tier, query, customer_email, check } = &find;
+        let looked = known(&store, session_id, *tier, query, || Ok(self.look_up(session_id)?.0));
+        let (known, session) = match looked {
+            Ok(looked) => looked,
+            Err(error) => return Box::pin(async { Err(error.into()) }),
+        };
+        let session = session.map(|(session, _)| session);
+        let foreign = session.as_ref().is_some_and(|session| session.is_foreign_to(uid()));
+        let news = session.as_ref().is_some_and(|session| is_news(session, customer_email.as_ref()));
+        let new_check = check.is_some() && session.is_some_and(|session| session.check != *check);
+        let (log, clock, notifier) = (self.log.clone(), self.clock.clone(), self.notifier.clone());
+        let (cache, deliverer) = (ctx.address(), Deliverer { store, log, clock, notifier });
+        match known {
+            // a replay changes nothing; everything else does
+            Known::Nothing(_) if foreign => {
+                return Box::pin(async { Ok(Known::Mismatch(Mismatch::Owner)) });
+            }
+            Known::Cached(_) if news => {}
+            Known::Nothing(_) if new_check => {
+                return Box::pin(async move { deliverer.keep_check(&find).await });
+            }
+            known => return Box::pin(async { Ok(known) }),
+        }
+        Box::pin(async move {
+            let known = deliverer.deliver(&find).await;
+            // it may say of itself now that it is the first
+            forget(&cache, find.session_id).await;
+            known
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! The check that refused a verdict stays in force for its session, whether the session is known or not.
+//!
+//! A known session stores the check itself. For any other session the check is a row by session and user id, so that facts of
+//! one user id do not bind another. When the session is registered or gets a verdict, it takes over the row of its owner; other
+//! rows stay. The rows share a limit in bytes; the oldest are dropped first.
+
+use super::register::kept;
+use super::{ATTEMPTS, Cache, CacheError};
+use crate::audit::logger::{CommitError, Log};
+use crate::platform::caller::uid;
+use crate::platform::clock::Clock;
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use oracled_domain::rules::Check;
+use oracled_domain::verdict::session::{Refusal, RefusalKey};
+use oracled_domain::{Event, Session, SessionId};
+use oracled_store::{Expect, Record, RefusalSize, RowKey, Store, StoreError, Write};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The limit for the refusals of all sessions that are not known.
+const REFUSALS_MAX_BYTES: u64 = 256 << 20;
+
+/// Commits the record of a verdict that the rules refused, and keeps its check for the session.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), CacheError>")]
+pub struct Refuse {
+    /// The session of the verdict.
+    pub session_id: SessionId,
+    /// The check that refused the verdict.
+    pub check: Arc<Check>,
+    /// The entries of the refusal.
+    pub record: Record,
+}
+
+/// Counts a stored refusal, and drops the oldest ones beyond the limit.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Kept(RefusalKey);
+
+/// The bytes that the refusals take. A row that was removed or replaced still counts until it is the oldest.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    by_age: BTreeMap<u64, (RefusalKey, u64)>,
+    bytes: u64,
+    max_bytes: u64,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self { by_age: BTreeMap::new(), bytes: 0, max_bytes: REFUSALS_MAX_BYTES }
+    }
+}
+
+impl Refusals {
+    pub(super) fn load(&mut self, store: &Store) -> Result<(), StoreError> {
+        *self = Self { max_bytes: self.max_bytes, ..Self::default() };
+        for size in store.refusal_sizes()? {
+            self.add(size);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, RefusalSize { key, revision, bytes }: RefusalSize) {
+        if self.by_age.insert(revision, (key, bytes)).is_none() {
+            self.bytes += bytes;
+        }
+    }
+
+    /// Removes the oldest ones beyond the limit, and returns them with their revisions.
+    fn take_excess(&mut self) -> Vec<(RefusalKey, u64)> {
+        let mut excess = Vec::new();
+        while self.bytes > self.max_bytes
+            && let Some((revision, (key, bytes))) = self.by_age.pop_first()
+        {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            excess.push((key, revision));
+        }
+        excess
+    }
+}
+
+/// The key of the refusal that is in force for the current caller.
+pub(super) fn refusal_key(session_id: &SessionId) -> RefusalKey {
+    RefusalKey { session_id: session_id.clone(), owner_uid: uid() }
+}
+
+/// The check in force for `session_id`: that of the session, or, for a session that is not known, that of the caller's
+/// stored refusal with its revision.
+pub(super) fn in_force(
+    store: &Store,
+    session_id: &SessionId,
+    session: Option<&Session>,
+) -> Result<(Option<Arc<Check>>, Option<u64>), StoreError> {
+    if let Some(session) = session {
+        return Ok((session.check.clone(), None));
+    }
+    let refusal = store.refusal(&refusal_key(session_id))?;
+    Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
+}
+
+/// Makes `record`, which stores a session, also remove the stored refusal of its owner. The record is stale if that refusal has
+/// changed since.
+pub(super) fn take_over(record: &mut Record, key: RefusalKey, revision: Option<u64>) {
+    record.expect.push(Expect { row: RowKey::Refusal(key.clone()), revision });
+    if revision.is_some() {
+        record.writes.push(Write::RemoveRefusal(key));
+    }
+}
+
+async fn refuse(refuse: Refuse, store: Store, log: Log, clock: Clock) -> Result<bool, CacheError> {
+    let Refuse { session_id, check, record } = refuse;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let session = store.session(&session_id)?;
+        let (in_force, revision) =
+            in_force(&store, &session_id, session.as_ref().map(|(session, _)| session))?;
+        let (mut record, mut keeps) = (record.clone(), false);
+        match session {
+            Some((session, revision)) if in_force.is_none() && !session.is_foreign_to(uid()) => {
+                let session = Session { check: Some(Arc::clone(&check)), ..session };
+                let Record { expect, events, writes, .. } = kept(&session, Some(revision), clock.now());
+                record.expect.extend(expect);
+                record.events.extend(events);
+                record.writes.extend(writes);
+            }
+            None if in_force.as_ref() != Some(&check) => {
+                keeps = true;
+                let (key, check) = (refusal_key(&session_id), Arc::clone(&check));
+                record.expect.extend([
+                    Expect { row: RowKey::Session(session_id.clone()), revision: None },
+                    Expect { row: RowKey::Refusal(key.clone()), revision },
+                ]);
+                record.writes.push(Write::PutRefusal(Refusal { key, check }));
+            }
+            _ => {}
+        }
+        match log.commit(record).await {
+            Ok(_) => return Ok(keeps),
+            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Drops a refusal, unless it was replaced or removed meanwhile.
+async fn drop_refusal(key: RefusalKey, revision: u64, log: Log, clock: Clock) {
+    let RefusalKey { session_id, owner_uid } = key.clone();
+    let record = Record {
+        expect: vec![Expect { row: RowKey::Refusal(key.clone()), revision: Some(revision) }],
+        events: vec![Event::RefusalDropped { session_id, owner_uid, timestamp: clock.now() }],
+        writes: vec![Write::RemoveRefusal(key)],
+        ..Record::default()
+    };
+    match log.commit(record).await {
+        Ok(_) | Err(CommitError::Stale(_)) => {}
+        Err(error) => tracing::warn!(%error, "could not drop an old refusal"),
+    }
+}
+
+impl Handler<Refuse> for Cache {
+    type Result = ResponseFuture<Result<(), CacheError>>;
+
+    fn handle(&mut self, message: Refuse, ctx: &mut Context<Self>) -> Self::Result {
+        let (key, cache) = (refusal_key(&message.session_id), ctx.address());
+        let refused = refuse(message, self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(async move {
+            if refused.await? {
+                cache.do_send(Kept(key));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Handler<Kept> for Cache {
+    type Result = ();
+
+    fn handle(&mut self, Kept(key): Kept, _: &mut Context<Self>) {
+        match self.store.refusal_size(key) {
+            Ok(Some(size)) => self.refusals.add(size),
+            // a session has already taken the row over
+            Ok(None) => return,
+            Err(error) => tracing::warn!(%error, "could not read the size of a refusal"),
+        }
+        for (key, revision) in self.refusals.take_excess() {
+            actix_rt::spawn(drop_refusal(key, revision, self.log.clone(), self.clock.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_refusals_are_dropped_beyond_the_bound() {
+        let mut refusals = Refusals { max_bytes: 10, ..Refusals::default() };
+        let size = |revision, bytes| {
+            let session_id: SessionId = format!("cs_{revision}").parse().expect("an id");
+            RefusalSize { key: RefusalKey { session_id, owner_uid: Some(1001) }, revision, bytes }
+        };
+        for revision in [3, 1, 2] {
+            refusals.add(size(revision, 5));
+        }
+        let dropped = |refusals: &mut Refusals| {
+            refusals.take_excess().into_iter().map(|(_, revision)| revision).collect::<Vec<_>>()
+        };
+        assert_eq!(dropped(&mut refusals), [1]);
+        refusals.add(size(4, 11));
+        assert_eq!(dropped(&mut refusals), [2, 3, 4]);
+        assert_eq!((refusals.bytes, refusals.by_age.len()), (0, 0));
+    }
+}

@@ -1,0 +1,146 @@
+//! Registering a session: what a later read will need to have its verdict made again.
+
+use super::refuse::{in_force, refusal_key, take_over};
+use super::{ATTEMPTS, Cache, CacheError};
+use crate::audit::logger::{CommitError, Log};
+use crate::platform::caller::uid;
+use crate::platform::clock::Clock;
+use actix::{Context, Handler, Message, ResponseFuture};
+use jiff::Timestamp;
+use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::session::{Email, Mismatch, Original};
+use oracled_domain::{Event, Label, Query, Session, SessionId, Tier};
+use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+
+/// Registers a session, or tells more of one.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Registered, CacheError>")]
+pub struct Register {
+    /// Whose.
+    pub session_id: SessionId,
+    /// Which tier was bought.
+    pub tier: Tier,
+    /// What was asked.
+    pub query: Query,
+    /// Where its mail goes; what is known stays where none is given.
+    pub customer_email: Option<Email>,
+    /// The verdict that was delivered without oracled, if one was.
+    pub original_verdict: Option<Label>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Registered {
+    /// It is new.
+    Created(Session),
+    /// It was known; now it is as it is told.
+    Updated(Session),
+    /// It was known as something else, and stays so.
+    Mismatch(Mismatch),
+}
+
+async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Result<Registered, CacheError> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let known = store.session(&message.session_id)?;
+        let revision = known.as_ref().map(|(_, revision)| *revision);
+        let known = known.map(|(session, _)| session);
+        if known.as_ref().is_some_and(|session| session.is_foreign_to(uid())) {
+            return Ok(Registered::Mismatch(Mismatch::Owner));
+        }
+        let mut session = match told(&message, known.as_ref()) {
+            Ok(session) => session,
+            Err(mismatch) => return Ok(Registered::Mismatch(mismatch)),
+        };
+        let (check, refusal_revision) = in_force(&store, &message.session_id, known.as_ref())?;
+        session.check = check;
+        if known.as_ref() == Some(&session) {
+            return Ok(Registered::Updated(session));
+        }
+        let mut record = kept(&session, revision, clock.now());
+        record.events.extend(address_change(&store, known.as_ref(), &session, clock.now())?);
+        if known.is_none() {
+            take_over(&mut record, refusal_key(&message.session_id), refusal_revision);
+        }
+        match log.commit(record).await {
+            Ok(_) if known.is_none() => return Ok(Registered::Created(session)),
+            Ok(_) => return Ok(Registered::Updated(session)),
+            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The record that keeps `session` in place of the one of that revision.
+pub(super) fn kept(session: &Session, revision: Option<u64>, now: Timestamp) -> Record {
+    Record {
+        expect: vec![Expect { row: RowKey::Session(session.session_id.clone()), revision }],
+        events: vec![registered(session, now)],
+        writes: vec![Write::PutSession(session.clone())],
+        ..Record::default()
+    }
+}
+
+/// The entry of a session that was told of, as it is from then on.
+pub(super) fn registered(session: &Session, timestamp: Timestamp) -> Event {
+    let label = session.original.as_ref().map(|original| original.verdict_label);
+    Event::SessionRegistered {
+        session_id: session.session_id.clone(),
+        tier: session.tier,
+        query_preview: session.query.preview(),
+        original_verdict: OriginalLabel(label),
+        has_email: session.customer_email.is_some(),
+        owner_uid: session.owner_uid,
+        timestamp,
+    }
+}
+
+/// The entry of a known session whose address is another one from now on.
+pub(super) fn address_change(
+    store: &Store,
+    before: Option<&Session>,
+    after: &Session,
+    timestamp: Timestamp,
+) -> Result<Option<Event>, StoreError> {
+    let Some(before) = before.filter(|before| before.customer_email != after.customer_email) else {
+        return Ok(None);
+    };
+    let digest = |email: Option<&Email>| email.map(|email| store.keyed_digest(email.as_str())).transpose();
+    Ok(Some(Event::SessionAddressChanged {
+        session_id: after.session_id.clone(),
+        owner_uid: after.owner_uid,
+        before: digest(before.customer_email.as_ref())?,
+        after: digest(after.customer_email.as_ref())?,
+        timestamp,
+    }))
+}
+
+/// The session as it is told, over what is `known` of it.
+fn told(message: &Register, known: Option<&Session>) -> Result<Session, Mismatch> {
+    let Register { session_id, tier, query, customer_email, original_verdict } = message;
+    let mismatch = known.and_then(|session| session.mismatch(*tier, query));
+    let first = known.and_then(|session| session.original.clone());
+    let speaks_against = |first: &Original| original_verdict.is_some_and(|told| told != first.verdict_label);
+    match mismatch {
+        Some(mismatch) => Err(mismatch),
+        None if first.as_ref().is_some_and(speaks_against) => Err(Mismatch::OriginalVerdict),
+        None => {
+            let new = || Session::new(session_id.clone(), *tier, query.clone(), uid());
+            let known = known.cloned().unwrap_or_else(new);
+            Ok(Session {
+                customer_email: customer_email.clone().or(known.customer_email),
+                original: first.or_else(|| original_verdict.map(Original::told)),
+                ..known
+            })
+        }
+    }
+}
+
+impl Handler<Register> for Cache {
+    type Result = ResponseFuture<Result<Registered, CacheError>>;
+
+    fn handle(&mut self, message: Register, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(register(message, self.store.clone(), self.log.clone(), self.clock.clone()))
+    }
+}

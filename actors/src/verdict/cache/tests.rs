@@ -1,0 +1,396 @@
+use super::*;
+use crate::system::System;
+use crate::testing::{GOOD, World, id, judge, logged, with_world};
+use crate::verdict::crosscheck::{Judge, Outcome};
+use oracled_domain::GatePath;
+use oracled_domain::verdict::divergence::DivergenceLevel;
+use oracled_domain::verdict::generation::{Generation, Settings};
+use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::session::{Email, Mismatch, Original};
+use oracled_domain::{Label, MailId, Query, Sha256Hex, Tier};
+
+mod damaged;
+mod owner;
+
+const PEER: Peer = Peer { uid: 7, gid: 8, pid: Some(9) };
+
+#[test]
+fn a_verdict_is_read_from_the_store_once_and_from_memory_then() {
+    with_world(|World { system, .. }| async move {
+        system
+            .crosscheck
+            .ask(judge("cs_1", GOOD, GatePath::Submit))
+            .await
+            .expect("it answers")
+            .expect("it is judged");
+        let read =
+            || async { system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads") };
+        let (first, second) = (read().await.expect("it is there"), read().await.expect("it is there"));
+        assert!(Arc::ptr_eq(&first, &second), "the second comes from memory");
+        assert!(system.cache.ask(Read(id("cs_2"))).await.expect("it answers").expect("it reads").is_none());
+        let counted = |found| system.metrics.cache_reads.get_or_create(found).get();
+        assert_eq!((counted(&HIT_STORE), counted(&HIT_MEMORY), counted(&MISS)), (1, 1, 1));
+    });
+}
+
+#[test]
+fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
+    with_world(|World { system, .. }| async move {
+        system
+            .crosscheck
+            .ask(judge("cs_1", GOOD, GatePath::Submit))
+            .await
+            .expect("it answers")
+            .expect("it is judged");
+        system
+            .cache
+            .ask(Read(id("cs_1")))
+            .await
+            .expect("it answers")
+            .expect("it reads")
+            .expect("it is there");
+        let purge = || system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER });
+        assert!(purge().await.expect("it answers").expect("it is committed"));
+        assert!(!purge().await.expect("it answers").expect("nothing is left"));
+        assert!(system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads").is_none());
+        assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached", "verdict_purged"]);
+        // the session stays, and takes a verdict again
+        let outcome = system.crosscheck.ask(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
+        assert!(matches!(outcome, Ok(Outcome::Delivered(_))), "{outcome:?}");
+        let (session, revision) =
+            system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert_eq!(
+            (session.original.map(|first| first.verdict_label), revision),
+            (Some(Label::Green), 2),
+            "as it first was"
+        );
+    });
+}
+
+#[test]
+fn simultaneous_submissions_of_one_session_store_one_verdict() {
+    with_world(|World { system, .. }| async move {
+        let asked: Vec<_> = (0..20)
+            .map(|n| {
+                let door = system.crosscheck.clone();
+                let verdict = format!(r#"{{"verdict":"AMBER","summary":"The plan in version {n:02}."}}"#);
+                actix_rt::spawn(async move { door.ask(judge("cs_1", &verdict, GatePath::Submit)).await })
+            })
+            .collect();
+        let (mut stored, mut bodies) = (0, std::collections::HashSet::new());
+        for asked in asked {
+            match asked.await.expect("the asker lives").expect("it answers").expect("it is judged") {
+                Outcome::Delivered(cached) => {
+                    stored += 1;
+                    bodies.insert(cached.body.clone());
+                }
+                Outcome::Replayed(cached) => drop(bodies.insert(cached.body.clone())),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((stored, bodies.len()), (1, 1), "all get the one that was stored");
+        let events = logged(&system.store);
+        assert_eq!(events.iter().filter(|event| *event == "verdict_cached").count(), 1);
+        assert_eq!(events.iter().filter(|event| *event == "tmm_crosscheck").count(), 20);
+    });
+}
+
+#[test]
+fn hot_verdicts_stay_within_their_memory() {
+    let mut hot = empty(64 * 1024);
+    let delivery = |n: usize| {
+        let verdict = format!(r#"{{"verdict":"RED","summary":"{}"}}"#, "s".repeat(2000));
+        let approved = oracled_domain::judge(Tier::Quick, oracled_domain::Payload::raw(&verdict))
+            .outcome
+            .expect("it is coherent");
+        let cached_at = "2026-11-20T10:00:00Z".parse().expect("a time");
+        Delivery {
+            session_id: id(&format!("cs_{n}")),
+            query: Query::new(String::new()),
+            approved,
+            cached_at,
+            regen: None,
+            evaluation_sha256: None,
+        }
+    };
+    for n in 0..1000 {
+        let delivery = delivery(n);
+        hot.insert(delivery.session_id.clone(), Arc::new(delivery.into()));
+    }
+    assert!(hot.weight() <= 64 * 1024 && hot.len() > 3, "{} in {} entries", hot.weight(), hot.len());
+}
+
+fn address() -> Option<Email> {
+    Some("a@b".to_owned().try_into().expect("an address"))
+}
+
+fn made(prompt: &str) -> Option<Made> {
+    let prompt_sha256 = Sha256Hex::of(prompt.as_bytes());
+    let settings = Settings::locked("model".into());
+    Some(Made { generation: Generation { prompt_sha256, settings }, interactions: Vec::new() })
+}
+
+fn verdict(label: Label) -> String {
+    format!(r#"{{"verdict":"{label}","summary":"A sound and simple plan."}}"#)
+}
+
+async fn judged(system: &System, message: Judge) -> Outcome {
+    system.crosscheck.ask(message).await.expect("it answers").expect("it is judged")
+}
+
+/// Has `first` delivered, if there is one, lost, and `second` made in its place.
+async fn regenerated(system: &System, first: Option<Label>, second: Label) -> Outcome {
+    if let Some(first) = first {
+        let message = judge("cs_1", &verdict(first), GatePath::Generate);
+        judged(system, Judge { customer_email: address(), made: made("prompt"), ..message }).await;
+        let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
+        assert!(purged.expect("it answers").expect("it is committed"));
+    }
+    let message = judge("cs_1", &verdict(second), GatePath::Regen);
+    judged(system, Judge { made: made("prompt"), ..message }).await
+}
+
+#[test]
+fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
+    with_world(|World { system, .. }| async move {
+        for path in [GatePath::Submit, GatePath::Submit] {
+            let message = judge("cs_1", GOOD, path);
+            judged(&system, Judge { customer_email: address(), ..message }).await;
+            system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await.expect("it answers").ok();
+        }
+        let (mail, revision) = system
+            .store
+            .mail(&MailId::verdict(&id("cs_1")))
+            .expect("it is read")
+            .expect("it is in the outbox");
+        assert_eq!((mail.standing.kind, revision), (MailKind::Verdict, 3), "committed with the verdict");
+        assert_eq!(mail.delivery.approved.label(), Label::Green);
+        assert_eq!(
+            logged(&system.store),
+            [
+                "tmm_crosscheck",
+                "verdict_cached",
+                "mail_queued",
+                "verdict_purged",
+                "tmm_crosscheck",
+                "verdict_cached",
+                "verdict_purged"
+            ]
+        );
+    });
+}
+
+#[test]
+fn without_an_address_no_mail_is_queued() {
+    with_world(|World { system, .. }| async move {
+        judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
+        assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached"]);
+    });
+}
+
+#[test]
+fn a_regenerated_verdict_is_held_against_the_first_which_stays_as_it_was() {
+    use DivergenceLevel::{Minor, None as Same, Significant};
+    for (first, second, level) in [
+        (Label::Green, Label::Green, Same),
+        (Label::Green, Label::Amber, Minor),
+        (Label::Green, Label::Red, Significant),
+        (Label::Null, Label::Green, Significant),
+    ] {
+        with_world(|World { system, .. }| async move {
+            let outcome = regenerated(&system, Some(first), second).await;
+            let Outcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
+            assert_eq!(check.divergence_level, Some(level));
+            assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(false)));
+            let document = std::str::from_utf8(&cached.body).expect("it is JSON");
+            let said = format!(
+                r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{first}","divergence_level":"{}""#,
+                level.as_str()
+            );
+            assert!(document.contains(&said), "{document}");
+            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+            assert_eq!(session.original.map(|original| original.verdict_label), Some(first));
+            let notices = logged(&system.store).iter().filter(|event| *event == "mail_queued").count() - 1;
+            assert_eq!(notices, usize::from(level == Significant), "one mail brought the first verdict");
+            assert!(logged(&system.store).contains(&"regen_divergence_check".to_owned()));
+        });
+    }
+}
+
+#[test]
+fn where_no_original_is_known_nothing_is_compared_and_nobody_is_told() {
+    with_world(|World { system, .. }| async move {
+        register(&system, None, address()).await;
+        let outcome = regenerated(&system, None, Label::Red).await;
+        let Outcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
+        assert!(check.skipped && check.divergence_level.is_none());
+        let document = std::str::from_utf8(&cached.body).expect("it is JSON");
+        assert!(document.contains(r#""divergence_level":null,"notice":"NOTE: "#), "{document}");
+        let events = logged(&system.store);
+        assert_eq!(
+            events,
+            ["session_registered", "tmm_crosscheck", "verdict_cached", "regen_divergence_check"]
+        );
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert!(session.original.is_none(), "a regenerated verdict is not the first one");
+    });
+}
+
+async fn register(system: &System, original_verdict: Option<Label>, email: Option<Email>) -> Registered {
+    let query = Query::new("Sell honey?".into());
+    let (session_id, tier, customer_email) = (id("cs_1"), Tier::Quick, email);
+    let message = Register { session_id, tier, query, customer_email, original_verdict };
+    system.cache.ask(message).await.expect("it answers").expect("it is committed")
+}
+
+#[test]
+fn a_session_is_registered_once_and_then_told_more_of() {
+    with_world(|World { system, .. }| async move {
+        assert!(matches!(register(&system, None, None).await, Registered::Created(_)));
+        assert!(matches!(register(&system, None, None).await, Registered::Updated(_)));
+        let Registered::Updated(session) = register(&system, Some(Label::Amber), address()).await else {
+            panic!("it is known")
+        };
+        assert_eq!(session.original, Some(Original::told(Label::Amber)));
+        let Registered::Updated(session) = register(&system, None, None).await else { panic!("it is known") };
+        assert_eq!(
+            (session.customer_email, session.original),
+            (address(), Some(Original::told(Label::Amber)))
+        );
+        let other = register(&system, Some(Label::Red), None).await;
+        assert!(matches!(other, Registered::Mismatch(Mismatch::OriginalVerdict)), "{other:?}");
+        let expected = ["session_registered", "session_registered", "session_address_changed"];
+        assert_eq!(logged(&system.store), expected, "what changes nothing is no event");
+    });
+}
+
+#[test]
+fn a_registered_session_without_a_verdict_takes_its_first_and_mails_it() {
+    with_world(|World { system, .. }| async move {
+        register(&system, None, address()).await;
+        let outcome = judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
+        assert!(matches!(outcome, Outcome::Delivered(_)), "{outcome:?}");
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Green));
+        assert_eq!(session.customer_email, address());
+        assert!(logged(&system.store).contains(&"mail_queued".to_owned()));
+    });
+}
+
+async fn find(system: &System, email: Option<Email>) -> Known {
+    let query = Query::new("Sell honey?".into());
+    let message =
+        Find { session_id: id("cs_1"), tier: Tier::Quick, query, customer_email: email, check: None };
+    system.cache.ask(message).await.expect("it answers").expect("it is committed")
+}
+
+/// What is cached for the session, as a document.
+fn cached(system: &System) -> serde_json::Value {
+    let (delivery, _) = system.store.verdict(&id("cs_1")).expect("it is read").expect("it is there");
+    serde_json::to_value(delivery).expect("it is plain data")
+}
+
+#[test]
+fn verdict_read_before_its_delivery_is_delivered_and_mailed_once() {
+    with_world(|World { system, .. }| async move {
+        register(&system, None, None).await;
+        regenerated(&system, None, Label::Red).await;
+        assert_eq!(cached(&system)["regen"], true);
+        for _ in 0..2 {
+            let Known::Cached(known) = find(&system, address()).await else { panic!("it is there") };
+            let document: serde_json::Value = serde_json::from_slice(&known.body).expect("it is JSON");
+            assert_eq!((&document["regen"], &document["notice"]), (&false.into(), &serde_json::Value::Null));
+            let read = system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads");
+            assert_eq!(read.expect("it is there").body, known.body, "what is hot has been let go of");
+        }
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Red));
+        assert_eq!(session.customer_email, address());
+        let mails = logged(&system.store).iter().filter(|event| *event == "mail_queued").count();
+        assert_eq!(mails, 1);
+    });
+}
+
+#[test]
+fn address_that_comes_with_a_repeated_delivery_gets_the_verdict() {
+    with_world(|World { system, .. }| async move {
+        judged(&system, judge("cs_1", GOOD, GatePath::CacheWrite)).await;
+        find(&system, None).await;
+        assert!(!logged(&system.store).contains(&"mail_queued".to_owned()));
+        find(&system, address()).await;
+        assert!(logged(&system.store).contains(&"mail_queued".to_owned()));
+    });
+}
+
+/// The mails that were queued.
+fn queued_mails(system: &System) -> usize {
+    logged(&system.store).iter().filter(|event| *event == "mail_queued").count()
+}
+
+#[test]
+fn registered_original_verdict_does_not_suppress_the_first_mail() {
+    for (label, path) in [(Label::Green, GatePath::Submit), (Label::Red, GatePath::CacheWrite)] {
+        with_world(|World { system, .. }| async move {
+            register(&system, Some(label), address()).await;
+            let outcome = judged(&system, judge("cs_1", GOOD, path)).await;
+            assert!(matches!(outcome, Outcome::Regenerated(..)), "it is compared: {outcome:?}");
+            let (mail, _) = system
+                .store
+                .mail(&MailId::verdict(&id("cs_1")))
+                .expect("it is read")
+                .expect("it is in the outbox");
+            assert_eq!(mail.standing.kind, MailKind::Verdict);
+            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+            assert_eq!(session.original, Some(Original::told(label)), "the original stays authoritative");
+
+            // the second delivery of the session is mailed by nobody
+            let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
+            assert!(purged.expect("it answers").expect("it is committed"));
+            let before = queued_mails(&system);
+            judged(&system, judge("cs_1", &verdict(label), path)).await;
+            find(&system, address()).await;
+            assert_eq!(queued_mails(&system), before);
+        });
+    }
+}
+
+#[test]
+fn first_delivery_after_a_read_is_mailed_where_an_original_is_registered() {
+    with_world(|World { system, .. }| async move {
+        register(&system, Some(Label::Green), None).await;
+        regenerated(&system, None, Label::Green).await;
+        assert_eq!(queued_mails(&system), 0, "reading delivers nothing");
+        for _ in 0..2 {
+            find(&system, address()).await;
+            assert_eq!(queued_mails(&system), 1);
+        }
+    });
+}
+
+#[test]
+fn a_verdict_that_is_handed_in_over_a_lost_one_is_held_against_it() {
+    for path in [GatePath::Submit, GatePath::CacheWrite] {
+        with_world(|World { system, .. }| async move {
+            let first = judge("cs_1", &verdict(Label::Green), GatePath::Submit);
+            judged(&system, Judge { customer_email: address(), ..first }).await;
+            let lose = || system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER });
+            assert!(lose().await.expect("it answers").expect("it is committed"));
+            let outcome = judged(&system, judge("cs_1", &verdict(Label::Red), path)).await;
+            let Outcome::Regenerated(_, check) = outcome else { panic!("{outcome:?}") };
+            assert_eq!((check.divergence_level, check.path), (Some(DivergenceLevel::Significant), path));
+            let document = cached(&system);
+            assert!(
+                document["disclaimer"].is_string() && document["original_verdict"] == "GREEN",
+                "{document}"
+            );
+            let mails = logged(&system.store).iter().filter(|event| *event == "mail_queued").count();
+            assert_eq!(mails, 2, "the verdict and the notice");
+
+            // the first one itself takes its own place
+            assert!(lose().await.expect("it answers").expect("it is committed"));
+            let outcome = judged(&system, judge("cs_1", &verdict(Label::Green), path)).await;
+            assert!(matches!(outcome, Outcome::Delivered(_)), "{outcome:?}");
+            assert_eq!(cached(&system)["regen"], false);
+        });
+    }
+}

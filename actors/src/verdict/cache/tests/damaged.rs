@@ -1,0 +1,61 @@
+//! Verdicts whose stored text does not match the SHA-256 in their session.
+
+use super::*;
+use crate::testing::mail_of;
+use crate::verdict::notifier::DropMail;
+
+/// Replaces the text of the cached verdict of `cs_1` but not its session, and queues it as a mail.
+async fn damage(system: &System) {
+    let mail = mail_of(MailKind::Verdict, Tier::Quick, &verdict(Label::Amber), None);
+    let event = Event::MailQueued {
+        mail_id: mail.standing.mail_id.clone(),
+        session_id: id("cs_1"),
+        kind: MailKind::Verdict,
+        timestamp: system.clock.now(),
+    };
+    let writes = vec![Write::PutVerdict(Arc::clone(&mail.delivery)), Write::PutMail(mail.into())];
+    let record = Record { events: vec![event], writes, ..Record::default() };
+    system.log.commit(record).await.expect("it is committed");
+    for damaged in [
+        system.store.verdict(&id("cs_1")).map(drop),
+        system.store.mail(&MailId::verdict(&id("cs_1"))).map(drop),
+    ] {
+        assert!(matches!(damaged, Err(StoreError::Corrupt { .. })), "{damaged:?}");
+    }
+}
+
+fn last_entry(system: &System) -> serde_json::Value {
+    let lines =
+        system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
+    let line = lines.expect("it is read").pop().expect("there are entries");
+    serde_json::from_str(&line.json).expect("JSON")
+}
+
+#[test]
+fn damaged_verdict_is_purged_and_logged_without_a_digest() {
+    with_world(|World { system, .. }| async move {
+        judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
+        damage(&system).await;
+        let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
+        assert!(purged.expect("it answers").expect("it is committed"));
+        let entry = last_entry(&system);
+        assert_eq!(entry["event"], "verdict_purged");
+        assert_eq!(entry["verdict_sha256"], serde_json::Value::Null);
+        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+    });
+}
+
+#[test]
+fn session_with_a_damaged_verdict_and_mail_is_removed() {
+    with_world(|World { system, .. }| async move {
+        judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
+        damage(&system).await;
+        let drop_mail = DropMail { mail_id: MailId::verdict(&id("cs_1")), peer: PEER };
+        system.notifier.ask(drop_mail).await.expect("it answers").expect("it is committed");
+        let removed = system.cache.ask(Remove { session_id: id("cs_1"), mails: None, peer: PEER }).await;
+        assert!(removed.expect("it answers").expect("it is committed").is_some());
+        assert_eq!(last_entry(&system)["event"], "session_removed");
+        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
+    });
+}

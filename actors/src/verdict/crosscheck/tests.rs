@@ -1,0 +1,188 @@
+use super::*;
+use crate::testing::{GOOD, World, id, judge, logged, with_world};
+use crate::verdict::cache::Read;
+use oracled_domain::verdict::crosscheck::Reason;
+
+#[test]
+fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {
+    with_world(|World { system, dir, .. }| async move {
+        for path in [GatePath::Check, GatePath::Submit, GatePath::CacheWrite] {
+            for raw in [GOOD, "{}"] {
+                let session = format!("cs_{}_{}", path.as_str(), raw.len());
+                system
+                    .crosscheck
+                    .ask(judge(&session, raw, path))
+                    .await
+                    .expect("it answers")
+                    .expect("it is judged");
+                let mirror =
+                    std::fs::read_to_string(dir.join("oracle_log.jsonl")).expect("there is a mirror");
+                let entry =
+                    mirror.lines().rev().find(|line| line.contains("tmm_crosscheck")).expect("an entry");
+                let entry: serde_json::Value = serde_json::from_str(entry).expect("JSON");
+                assert_eq!(entry["session_id"], session.as_str());
+                assert_eq!(entry["path"], path.as_str());
+                assert_eq!(entry["approved"], raw == GOOD);
+                for field in [
+                    "tier",
+                    "query_preview",
+                    "verdict_label",
+                    "coherence_score",
+                    "threshold",
+                    "phi",
+                    "flags",
+                    "crosscheck_reason",
+                    "timestamp",
+                    "v_t",
+                    "v_r",
+                    "e_d",
+                    "seq",
+                ] {
+                    assert!(entry.get(field).is_some(), "{field} is there");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn vc_5_the_gate_is_before_delivery() {
+    with_world(|World { system, .. }| async move {
+        for path in [GatePath::Submit, GatePath::CacheWrite, GatePath::Check] {
+            let outcome = system.crosscheck.ask(judge("cs_1", "{}", path)).await.expect("it answers");
+            match outcome.expect("it is judged") {
+                Outcome::Rejected(decision) | Outcome::Checked(decision) => {
+                    assert_eq!(decision.crosscheck_reason, Reason::FieldMissing);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads").is_none());
+        assert!(system.store.session(&id("cs_1")).expect("it is read").is_none(), "no session either");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck"; 3], "nothing but judgements");
+        assert_eq!(system.cache.report().handled, 1, "the cache was asked to read and nothing else");
+    });
+}
+
+#[test]
+fn a_check_delivers_nothing_even_where_it_passes() {
+    with_world(|World { system, .. }| async move {
+        let outcome = system.crosscheck.ask(judge("cs_1", GOOD, GatePath::Check)).await.expect("it answers");
+        assert!(matches!(outcome, Ok(Outcome::Checked(Decision { approved: true, .. }))), "{outcome:?}");
+        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+    });
+}
+
+#[test]
+fn an_error_while_judging_is_an_error_in_the_log_and_no_approval() {
+    with_world(|World { system, .. }| async move {
+        let doors = (system.cache.clone(), system.rules.clone());
+        let (log, clock, metrics) = (system.log.clone(), system.clock.clone(), system.metrics.clone());
+        let mut broken = Crosscheck::new(UnexpectedFields::default(), doors, log, clock, metrics);
+        broken.judge = |_, _, _| panic!("a fault in the mapping");
+        let broken = Actor::start(broken);
+        let outcome = broken.send(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
+        assert!(
+            matches!(&outcome, Err(GateError::Judging(cause)) if cause.contains("mapping")),
+            "{outcome:?}"
+        );
+        assert_eq!(logged(&system.store), ["crosscheck_error"]);
+        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+    });
+}
+
+#[test]
+fn nothing_is_delivered_when_the_log_does_not_take_the_entry() {
+    with_world(|world| async move {
+        world.break_store();
+        let outcome =
+            world.system.crosscheck.ask(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
+        assert!(matches!(&outcome, Err(GateError::Commit(CommitError::Unavailable(_)))), "{outcome:?}");
+        assert!(
+            world.system.store.verdict(&id("cs_1")).expect("it is read").is_none(),
+            "not even read as cached"
+        );
+        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        assert_eq!(lines.len(), 1, "the judgement, and not the caching that did not happen: {lines:?}");
+        assert!(
+            lines.iter().all(
+                |line| line.contains("\"log_fallback\":true,\"fallback_cause\"") && line.contains("tmm_")
+            )
+        );
+    });
+}
+
+#[test]
+fn a_session_keeps_its_tier_and_query() {
+    with_world(|World { system, .. }| async move {
+        system
+            .crosscheck
+            .ask(judge("cs_1", GOOD, GatePath::Submit))
+            .await
+            .expect("it answers")
+            .expect("it is judged");
+        let mut other = judge("cs_1", GOOD, GatePath::Submit);
+        other.query = Query::new("Sell wax?".into());
+        let outcome = system.crosscheck.ask(other).await.expect("it answers");
+        assert!(matches!(outcome, Ok(Outcome::Mismatch(Mismatch::Query))), "{outcome:?}");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached", "tmm_crosscheck"]);
+    });
+}
+
+#[test]
+fn a_judgement_is_logged_even_where_its_commit_stays_stale() {
+    with_world(|World { system, .. }| async move {
+        let stale = || CacheError::Commit(CommitError::Stale(oracled_store::RowKey::Verdict(id("cs_1"))));
+        let judgement = oracled_domain::judge(Tier::Quick, Payload::raw(GOOD));
+        let message = judge("cs_1", GOOD, GatePath::Submit);
+        let entry = Event::judged(&judgement, id("cs_1"), &message.query, message.path, system.clock.now());
+        let admitted = settle(Ok(Err(stale())), entry.into(), &system.log).await;
+        assert!(matches!(admitted, Err(GateError::Cache(_) | GateError::Commit(_))), "{admitted:?}");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck"]);
+    });
+}
+
+/// A verdict that is to be checked against `facts`.
+fn checked(session_id: &str, facts: &[&str]) -> Judge {
+    let facts = facts.iter().map(|fact| (*fact).to_owned()).collect();
+    let check = Some(Arc::new(Check { facts, ..Check::default() }));
+    Judge { check, ..judge(session_id, GOOD, GatePath::Submit) }
+}
+
+#[test]
+fn verdict_refused_by_the_rules_is_not_delivered_and_both_are_logged() {
+    with_world(|World { system, .. }| async move {
+        let told =
+            system.crosscheck.ask(checked("cs_1", &["The plan is another."])).await.expect("it answers");
+        let Ok(Outcome::RefusedByRules(evaluation)) = told else { panic!("{told:?}") };
+        assert_eq!(evaluation.metrics.unsupported_claims, 1);
+        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
+        assert_eq!(logged(&system.store), ["tmm_crosscheck", "rules_evaluated"]);
+    });
+}
+
+#[test]
+fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
+    with_world(|World { system, .. }| async move {
+        let message = checked("cs_1", &["It is a sound and simple plan."]);
+        let check = message.check.clone();
+        let told = system.crosscheck.ask(message).await.expect("it answers");
+        assert!(matches!(told, Ok(Outcome::Delivered(_))), "{told:?}");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
+        let (session, revision) =
+            system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert_eq!((session.check, revision), (check, 3));
+    });
+}
+
+#[test]
+fn a_verdict_that_fails_the_crosscheck_is_not_looked_at_by_the_rules() {
+    with_world(|World { system, .. }| async move {
+        let payload = Payload::raw("no verdict");
+        let told =
+            system.crosscheck.ask(Judge { payload, ..checked("cs_1", &[]) }).await.expect("it answers");
+        assert!(matches!(told, Ok(Outcome::Rejected(_))), "{told:?}");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck"]);
+    });
+}

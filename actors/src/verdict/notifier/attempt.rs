@@ -1,0 +1,161 @@
+//! One attempt to send a mail: by leave of the circuit, and settled in one commit.
+
+use crate::audit::logger::Log;
+use crate::platform::clock::{Clock, monotonic};
+use crate::platform::door::Door;
+use crate::platform::metrics::{MailOutcome, Metrics};
+use crate::upstream::mail::MailService;
+use crate::upstream::oracle_health::{Lease, OracleHealth, Permit};
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verdict::mail::{Fault, SendFailure, Standing};
+use oracled_domain::{Event, Mail, MailId, OracleId};
+use oracled_store::{Expect, Record, RowKey, Store, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an attempt needs, of its own.
+#[derive(Debug, Clone)]
+pub(super) struct Sender {
+    pub(super) service: Arc<dyn MailService>,
+    /// The mail service's name among the oracles.
+    pub(super) oracle_id: OracleId,
+    pub(super) oracle_health: Door<OracleHealth>,
+    pub(super) store: Store,
+    pub(super) log: Log,
+    pub(super) clock: Clock,
+    pub(super) metrics: Metrics,
+    /// A verdict mail is tried for so long.
+    pub(super) max_age: SignedDuration,
+}
+
+/// What became of a mail that somebody had in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It is due then.
+    Due(Timestamp),
+    /// The circuit is not closed: no attempt was made, and it stays due then.
+    TurnedAway(Timestamp),
+    /// It has become a dead letter.
+    Died,
+    /// It was a dead letter, and is due then.
+    Revived(Timestamp),
+    /// It was a dead letter, and is taken out.
+    Buried,
+    /// It is not there any more, or the next survey finds it.
+    Gone,
+}
+
+impl Sender {
+    /// Sends a mail if it is due, and settles what came of it.
+    pub(super) async fn attempt(&self, mail_id: &MailId) -> End {
+        let (mail, revision) = match self.store.mail(mail_id) {
+            Ok(Some(found)) => found,
+            Ok(None) => return End::Gone,
+            Err(error) => {
+                tracing::error!(%error, %mail_id, "a mail cannot be read");
+                return End::Gone;
+            }
+        };
+        let now = self.clock.now();
+        let Some(due) = mail.standing.due_at(now) else { return End::Gone };
+        if due > now {
+            return End::Due(due);
+        }
+        let Some(lease) = self.permit().await else { return End::TurnedAway(due) };
+        if lease.is_trial() {
+            // some mails have two attempts in all: none is spent on finding out whether the service is back
+            lease.report(tried(self.service.probe().await));
+            return End::TurnedAway(due);
+        }
+        let began = monotonic();
+        // a mail service quotes to whom a mail goes, and from here on its words are logged and shown
+        let sent = self.service.send(&mail).await.map_err(|failure| failure.hiding(&mail.standing.to));
+        lease.report(health(&sent, &mail.standing, began.elapsed()));
+        self.settle(mail, revision, sent).await
+    }
+
+    async fn permit(&self) -> Option<Lease> {
+        match self.oracle_health.ask(Permit(self.oracle_id.clone())).await {
+            Ok(Ok(lease)) => return Some(lease),
+            Ok(Err(error)) => tracing::debug!(%error, "no mail is sent for now"),
+            Err(error) => tracing::warn!(%error, "no mail is sent for now"),
+        }
+        None
+    }
+
+    /// Commits what came of an attempt, however long it takes until the log takes it: so long the mail is in hand, and
+    /// is not sent again but by another start of the daemon.
+    async fn settle(&self, mail: Mail, revision: u64, sent: Result<(), SendFailure>) -> End {
+        let Standing { mail_id, kind, .. } = mail.standing.clone();
+        let now = self.clock.now();
+        let (event, write, outcome, mut end) = match sent {
+            Ok(()) => (
+                was_sent(&mail.standing, now),
+                Write::RemoveMail(mail_id.clone()),
+                MailOutcome::Sent,
+                End::Gone,
+            ),
+            Err(failure) => {
+                let standing = mail.standing.after(&failure, now, self.max_age);
+                let (outcome, end) = standing
+                    .next_attempt_at
+                    .map_or((MailOutcome::Dead, End::Died), |due| (MailOutcome::Failed, End::Due(due)));
+                let event = has_failed(&standing, now);
+                (event, Write::PutMail(Arc::new(Mail { standing, ..mail })), outcome, end)
+            }
+        };
+        let expect = vec![Expect { row: RowKey::Mail(mail_id), revision: Some(revision) }];
+        let events = vec![event];
+        let record = Record { expect, events: events.clone(), writes: vec![write], ..Record::default() };
+        if self.log.commit_patiently(record).await.is_err() {
+            // another mail has taken its place meanwhile: that one is looked at anew, and the log tells of this one
+            let told = self.log.commit_patiently(Record { events, ..Record::default() }).await;
+            told.expect("what relies on no row is not stale");
+            end = End::Due(now);
+        }
+        self.metrics.sending.ended(kind, outcome);
+        end
+    }
+}
+
+/// What a probe says that was made in the place of a mail. From a service that answers and does not know what it is asked
+/// for no probe learns more: then mails have to tell, or none would ever be sent again.
+fn tried(probed: Outcome) -> Outcome {
+    match probed {
+        Outcome::Neutral => Outcome::Success { latency_ms: None },
+        said => said,
+    }
+}
+
+/// What the attempt says of the mail service's health. What is this mail's own fault says nothing of it, and one that
+/// failed before nothing new: a single mail must not open the circuit for all others.
+fn health(sent: &Result<(), SendFailure>, before: &Standing, took: Duration) -> Outcome {
+    match sent {
+        Ok(()) => Outcome::Success { latency_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)) },
+        Err(failure) if failure.fault != Fault::Service || before.attempts > 0 => Outcome::Neutral,
+        Err(failure) => Outcome::Failure(failure.cause.clone()),
+    }
+}
+
+fn was_sent(before: &Standing, now: Timestamp) -> Event {
+    Event::MailSent {
+        mail_id: before.mail_id.clone(),
+        session_id: before.session_id.clone(),
+        kind: before.kind,
+        attempt: before.attempts.saturating_add(1),
+        timestamp: now,
+    }
+}
+
+fn has_failed(after: &Standing, now: Timestamp) -> Event {
+    Event::MailFailed {
+        mail_id: after.mail_id.clone(),
+        session_id: after.session_id.clone(),
+        kind: after.kind,
+        attempt: after.attempts,
+        cause: after.last_error.clone().unwrap_or_default(),
+        next_attempt_at: after.next_attempt_at,
+        timestamp: now,
+    }
+}

@@ -1,0 +1,661 @@
+use super::*;
+use crate::testing::{GOOD, Hand, Outside, World, id, logged, mail_of, regenerated, with_outside};
+use crate::upstream::BoxFuture;
+use crate::upstream::oracle_health::{Oracle, Probe, Statuses};
+use oracled_domain::verdict::health::{HealthConfig, Outcome, Status};
+use oracled_domain::verdict::mail::{Fault, MailKind, SendFailure, Standing};
+use oracled_domain::{Delivery, Event, Label, Mail, Peer, Tier};
+use oracled_store::{LogQuery, Record, Write};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Has it look what is due, without waiting for its tick.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Tick;
+
+impl Handler<Tick> for Notifier {
+    type Result = ();
+
+    fn handle(&mut self, _: Tick, ctx: &mut Context<Self>) {
+        self.tick(ctx);
+    }
+}
+
+const PEER: Peer = Peer { uid: 1, gid: 2, pid: Some(3) };
+const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
+
+/// What a made-up mail service does with each mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Mood {
+    #[default]
+    Takes,
+    /// Takes mails, and does not know what a probe asks for.
+    TakesMailAlone,
+    Fails,
+    Refuses,
+    /// Fails, and quotes to whom the mail goes.
+    Quotes,
+    Hangs,
+    Panics,
+}
+
+/// A mail service that does what a test says, and counts.
+#[derive(Debug, Default)]
+struct MadeUp {
+    mood: Mutex<Mood>,
+    /// How often each mail was tried.
+    tried: Mutex<BTreeMap<String, usize>>,
+    sending: AtomicUsize,
+    at_once: AtomicUsize,
+}
+
+impl MadeUp {
+    fn new(mood: Mood) -> Arc<Self> {
+        Arc::new(Self { mood: Mutex::new(mood), ..Self::default() })
+    }
+
+    fn set(&self, mood: Mood) {
+        *self.mood.lock().expect("nobody panics holding it") = mood;
+    }
+
+    fn mood(&self) -> Mood {
+        *self.mood.lock().expect("nobody panics holding it")
+    }
+
+    fn tried(&self) -> BTreeMap<String, usize> {
+        self.tried.lock().expect("nobody panics holding it").clone()
+    }
+
+    fn attempts(&self) -> usize {
+        self.tried().values().sum()
+    }
+
+    async fn take(&self, mail: &Mail) -> Result<(), SendFailure> {
+        let at_once = self.sending.fetch_add(1, Ordering::Relaxed) + 1;
+        self.at_once.fetch_max(at_once, Ordering::Relaxed);
+        *self
+            .tried
+            .lock()
+            .expect("nobody panics holding it")
+            .entry(mail.standing.mail_id.to_string())
+            .or_default() += 1;
+        tokio::task::yield_now().await;
+        while self.mood() == Mood::Hangs {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.sending.fetch_sub(1, Ordering::Relaxed);
+        let failure = |fault| SendFailure { cause: "status 502".into(), fault, retry_after: None };
+        match self.mood() {
+            Mood::Takes | Mood::TakesMailAlone | Mood::Hangs => Ok(()),
+            Mood::Fails => Err(failure(Fault::Service)),
+            Mood::Refuses => Err(failure(Fault::MailForGood)),
+            Mood::Quotes => Err(SendFailure {
+                cause: format!("451 4.7.1 <{}>: Greylisted", mail.standing.to.as_str().to_uppercase()),
+                ..failure(Fault::Service)
+            }),
+            Mood::Panics => panic!("it was told to"),
+        }
+    }
+}
+
+impl Probe for MadeUp {
+    fn probe(&self) -> BoxFuture<'_, Outcome> {
+        Box::pin(async {
+            match self.mood() {
+                Mood::Takes => Outcome::Success { latency_ms: None },
+                Mood::TakesMailAlone => Outcome::Neutral,
+                _ => Outcome::Failure("status 502".into()),
+            }
+        })
+    }
+}
+
+impl MailService for MadeUp {
+    fn send<'a>(&'a self, mail: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>> {
+        Box::pin(self.take(mail))
+    }
+}
+
+/// The mail service as an oracle that nothing but mail asks.
+fn oracle() -> Oracle {
+    Oracle { id: "mail".parse().expect("an id"), config: HealthConfig::default(), probe: None }
+}
+
+/// What is outside where this mail service is, or none.
+fn outside(service: Option<&Arc<MadeUp>>) -> Outside {
+    let service = service.map(|service| Arc::clone(service) as Arc<dyn MailService>);
+    let mailing = Some(Mailing { service, max_age: MAX_AGE });
+    Outside { oracles: vec![oracle()], mailing, ..Outside::default() }
+}
+
+fn with_service<F: Future<Output = ()>>(mood: Mood, test: impl FnOnce(World, Hand, Arc<MadeUp>) -> F) {
+    let (hand, service) = (Hand::new(), MadeUp::new(mood));
+    with_outside(hand.clone(), outside(Some(&service)), |world| test(world, hand, service));
+}
+
+async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..3000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {what}");
+}
+
+/// A mail of `kind` that is due now.
+fn mail(kind: MailKind, session: &str, now: Timestamp) -> Mail {
+    let regen = if kind == MailKind::DivergenceNotice { regenerated(Label::Red) } else { None };
+    let made = mail_of(kind, Tier::Quick, GOOD, regen);
+    let delivery = Delivery { session_id: id(session), cached_at: now, ..Delivery::clone(&made.delivery) };
+    Mail::queued(kind, Arc::new(delivery), made.standing.to)
+}
+
+impl World {
+    /// Queues a mail as whatever causes it does, and tells nobody.
+    async fn queue(&self, kind: MailKind, session: &str) -> MailId {
+        let mail = mail(kind, session, self.system.clock.now());
+        let mail_id = mail.standing.mail_id.clone();
+        let (session_id, timestamp) = (id(session), self.system.clock.now());
+        let event = Event::MailQueued { mail_id: mail_id.clone(), session_id, kind, timestamp };
+        let writes = vec![Write::PutMail(Arc::new(mail))];
+        let record = Record { writes, ..Record::from(event) };
+        self.system.log.commit(record).await.expect("it is committed");
+        mail_id
+    }
+
+    async fn queue_and_wake(&self, kind: MailKind, session: &str) -> MailId {
+        let mail_id = self.queue(kind, session).await;
+        self.system.notifier.ask(Wake(mail_id.clone())).await.expect("it answers");
+        mail_id
+    }
+
+    async fn tick(&self) {
+        self.system.notifier.ask(Tick).await.expect("it answers");
+    }
+
+    /// Lets time go by, second by second as it does.
+    async fn pass(&self, hand: &Hand, seconds: i64) {
+        for _ in 0..seconds {
+            hand.turn(1);
+            self.tick().await;
+            // what was begun comes to its end
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    async fn list(&self, dead_only: bool) -> Vec<Standing> {
+        let list = List { after: None, limit: 1000, dead_only };
+        self.system.notifier.ask(list).await.expect("it answers").expect("it is read")
+    }
+
+    /// What the log says of mails: the event and its attempt, if it has one.
+    fn told(&self) -> Vec<(String, Value)> {
+        let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+        let lines = self.system.store.log(&asked).expect("the log is read");
+        let entries = lines.iter().map(|line| serde_json::from_str::<Value>(&line.json).expect("JSON"));
+        let of_mails = entries.filter(|entry| entry.get("mail_id").is_some());
+        of_mails
+            .map(|entry| (entry["event"].as_str().expect("a name").to_owned(), entry["attempt"].clone()))
+            .collect()
+    }
+
+    /// Waits until the log tells exactly this: a removal is seen a moment before its entry.
+    async fn tells(&self, events: &[(&str, Option<u32>)]) {
+        let events: Vec<_> =
+            events.iter().map(|(event, attempt)| ((*event).to_owned(), json!(attempt))).collect();
+        eventually(&format!("{events:?}"), async || self.told() == events).await;
+    }
+
+    async fn settled(&self) {
+        eventually("the outbox is empty", async || self.list(false).await.is_empty()).await;
+    }
+}
+
+#[test]
+fn what_is_queued_is_sent_at_once_and_leaves_the_outbox_with_its_entry() {
+    with_service(Mood::Takes, |world, _, service| async move {
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        world.settled().await;
+        world.tells(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
+        assert_eq!(service.attempts(), 1);
+        world.tick().await;
+        let text = metrics(&world);
+        assert!(text.contains("mails_total{kind=\"verdict\",outcome=\"sent\"} 1\n"), "{text}");
+        assert!(text.contains("outbox_depth{state=\"queued\"} 0\n"), "{text}");
+    });
+}
+
+#[test]
+fn an_address_that_the_mail_service_quotes_is_neither_logged_nor_shown() {
+    with_service(Mood::Quotes, |world, _, _| async move {
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("it has failed", async || logged(&world.system.store).len() == 3).await;
+        let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+        let log = world.system.store.log(&asked).expect("the log is read");
+        let lines = log.into_iter().map(|line| line.json);
+        let statuses = world.system.oracle_health.ask(Statuses).await.expect("it answers");
+        let shown = [world.list(false).await[0].last_error.clone(), statuses[0].last_error.clone()];
+        let told: Vec<_> = lines.chain(shown.into_iter().flatten()).collect();
+        let hidden = told.iter().filter(|told| told.contains("451 4.7.1 <[address]>: Greylisted"));
+        assert_eq!(
+            hidden.count(),
+            4,
+            "mail_failed, oracle_health_changed, the outbox and the health: {told:?}"
+        );
+        assert!(told.iter().all(|told| !told.to_lowercase().contains("a@example.org")), "{told:?}");
+    });
+}
+
+fn metrics(world: &World) -> String {
+    let mut registry = prometheus_client::registry::Registry::default();
+    world.system.metrics.register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("it is written");
+    text
+}
+
+#[test]
+fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead_in_the_log() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        let mail_id = world.queue_and_wake(MailKind::DivergenceNotice, "cs_1").await;
+        eventually("the first attempt fails", async || world.told().len() == 2).await;
+        world.pass(&hand, 59).await;
+        assert_eq!(service.attempts(), 1, "not before 60 s");
+        world.pass(&hand, 1).await;
+        eventually("the second attempt fails", async || world.told().len() == 3).await;
+        world.pass(&hand, 300).await;
+        let failed = [("mail_queued", None), ("mail_failed", Some(1)), ("mail_failed", Some(2))];
+        world.tells(&failed).await;
+        let dead = world.list(true).await;
+        assert_eq!((dead.len(), &dead[0].mail_id, dead[0].next_attempt_at), (1, &mail_id, None));
+        assert_eq!(dead[0].last_error.as_deref(), Some("status 502"));
+        let text = metrics(&world);
+        for line in [
+            "mails_total{kind=\"divergence_notice\",outcome=\"failed\"} 1\n",
+            "mails_total{kind=\"divergence_notice\",outcome=\"dead\"} 1\n",
+            "outbox_depth{state=\"dead\"} 1\n",
+            "outbox_depth{state=\"queued\"} 0\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    });
+}
+
+#[test]
+fn a_verdict_mail_is_tried_ever_more_seldom_until_it_is_taken() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("the first attempt fails", async || world.told().len() == 2).await;
+        world.system.notifier.ask(Wake(mail_id)).await.expect("it answers");
+        world.pass(&hand, 1).await;
+        assert_eq!(service.attempts(), 1, "who is waked too early looks, and waits");
+        world.pass(&hand, 1).await;
+        eventually("the second attempt fails", async || world.told().len() == 3).await;
+        service.set(Mood::Takes);
+        world.pass(&hand, 3).await;
+        assert_eq!(service.attempts(), 2);
+        world.pass(&hand, 1).await;
+        world.settled().await;
+        let failed = ("mail_failed", Some(1));
+        world.tells(&[("mail_queued", None), failed, ("mail_failed", Some(2)), ("mail_sent", Some(3))]).await;
+    });
+}
+
+#[test]
+fn what_cannot_be_sent_is_dead_at_once_and_can_be_sent_by_order() {
+    with_service(Mood::Refuses, |world, hand, service| async move {
+        let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("it is dead", async || !world.list(true).await.is_empty()).await;
+        world.pass(&hand, 100).await;
+        assert_eq!(service.attempts(), 1);
+        service.set(Mood::Takes);
+        let requeue = Requeue { mail_id: mail_id.clone(), peer: PEER };
+        let standing = world.system.notifier.ask(requeue).await.expect("it answers").expect("it is done");
+        assert_eq!((standing.attempts, standing.is_dead()), (0, false));
+        world.settled().await;
+        let events = [
+            ("mail_queued", None),
+            ("mail_failed", Some(1)),
+            ("mail_requeued", None),
+            ("mail_sent", Some(1)),
+        ];
+        world.tells(&events).await;
+        let again = || world.system.notifier.ask(Requeue { mail_id: mail_id.clone(), peer: PEER });
+        // it is being sent for a moment after the log says that it was
+        let is_gone = async || matches!(again().await.expect("it answers"), Err(OutboxError::Unknown(_)));
+        eventually("it is known no more", is_gone).await;
+    });
+}
+
+#[test]
+fn a_mail_is_dropped_by_order_unless_it_is_being_sent() {
+    with_service(Mood::Hangs, |world, hand, service| async move {
+        let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("it is being sent", async || service.attempts() == 1).await;
+        let order = || world.system.notifier.ask(DropMail { mail_id: mail_id.clone(), peer: PEER });
+        let refused = order().await.expect("it answers");
+        assert!(matches!(refused, Err(OutboxError::InFlight(_))), "{refused:?}");
+        service.set(Mood::Fails);
+        eventually("it has failed", async || world.told().len() == 2).await;
+        eventually("it is dropped", async || order().await.expect("it answers").is_ok()).await;
+        world.pass(&hand, 100).await;
+        let events = [("mail_queued", None), ("mail_failed", Some(1)), ("mail_dropped", None)];
+        world.tells(&events).await;
+        assert_eq!(service.attempts(), 1);
+    });
+}
+
+#[test]
+fn a_service_that_is_down_for_an_hour_loses_nothing() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        for n in 0..3 {
+            world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
+        }
+        eventually("the circuit is open", async || service.attempts() == 3).await;
+        // a notice has two attempts alone: while the circuit is open it must not use them up
+        for n in 0..9 {
+            world.queue_and_wake(MailKind::DivergenceNotice, &format!("cs_{n}")).await;
+        }
+        world.pass(&hand, 20).await;
+        assert_eq!(service.attempts(), 3, "no attempt is made, and so none is counted");
+        for _ in 0..120 {
+            hand.turn(29);
+            world.pass(&hand, 1).await;
+        }
+        assert_eq!(service.attempts(), 3, "whether it is back is found out without a mail");
+        service.set(Mood::Takes);
+        eventually("all are sent", async || {
+            world.pass(&hand, 1).await;
+            world.list(false).await.is_empty()
+        })
+        .await;
+        assert_eq!(service.tried().len(), 12);
+        eventually("the log tells", async || {
+            world.told().iter().filter(|(event, _)| event == "mail_sent").count() == 12
+        })
+        .await;
+        assert!(world.told().iter().all(|(_, attempt)| attempt.as_u64().is_none_or(|attempt| attempt <= 2)));
+    });
+}
+
+#[test]
+fn a_service_that_knows_no_probe_gets_mail_again_once_it_answers() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        for n in 0..3 {
+            world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
+        }
+        eventually("the circuit is open", async || service.attempts() == 3).await;
+        service.set(Mood::TakesMailAlone);
+        world.pass(&hand, 40).await;
+        world.settled().await;
+        assert_eq!(service.attempts(), 6);
+    });
+}
+
+#[test]
+fn one_failing_mail_does_not_open_the_circuit_for_others() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        let health = async || {
+            let mut statuses = world.system.oracle_health.ask(Statuses).await.expect("it answers");
+            let mail = statuses.pop().expect("there is one");
+            (mail.status, mail.consecutive_failures)
+        };
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("it has failed five times", async || {
+            world.pass(&hand, 1).await;
+            world.told().len() == 6
+        })
+        .await;
+        assert_eq!((service.attempts(), health().await), (5, (Status::Degraded, 1)));
+        for n in 2..4 {
+            world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
+        }
+        eventually("three mails that fail do", async || health().await == (Status::CircuitOpen, 3)).await;
+    });
+}
+
+#[test]
+fn a_mail_that_nobody_told_of_is_found_within_a_minute() {
+    with_service(Mood::Takes, |world, hand, service| async move {
+        eventually("the first survey is over", async || {
+            world.tick().await;
+            metrics(&world).contains("outbox_depth{state=\"queued\"} 0\n")
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        world.queue(MailKind::Verdict, "cs_1").await;
+        world.pass(&hand, 30).await;
+        assert_eq!(service.attempts(), 0);
+        world.pass(&hand, 31).await;
+        world.settled().await;
+        assert_eq!(service.attempts(), 1);
+    });
+}
+
+#[test]
+fn a_clock_that_was_far_ahead_for_a_while_keeps_no_mail_back() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        let years = 10 * 365 * 24 * 3600;
+        hand.turn(years);
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("the first attempt fails", async || world.told().len() == 2).await;
+        service.set(Mood::Takes);
+        hand.turn(-years);
+        eventually("it is sent", async || {
+            world.pass(&hand, 1).await;
+            world.list(false).await.is_empty()
+        })
+        .await;
+        assert_eq!(service.attempts(), 2);
+    });
+}
+
+#[test]
+fn clock_set_back_by_less_than_an_hour_holds_no_mail_back() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        hand.turn(3000);
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("the first attempt fails", async || world.told().len() == 2).await;
+        service.set(Mood::Takes);
+        hand.turn(-3000);
+        // one look through the outbox
+        for _ in 0..100 {
+            world.pass(&hand, 1).await;
+        }
+        assert_eq!((world.list(false).await.len(), service.attempts()), (0, 2));
+    });
+}
+
+#[test]
+fn what_was_queued_before_a_restart_is_sent_behind_it() {
+    let (hand, service) = (Hand::new(), MadeUp::new(Mood::Fails));
+    with_outside(hand.clone(), outside(None), |world| async move {
+        world.queue_and_wake(MailKind::DivergenceNotice, "cs_1").await;
+        world.pass(&hand, 100).await;
+        assert_eq!(world.list(false).await.len(), 1, "without a mail service it stays, and is listed");
+        let world = world.restarted(outside(Some(&service))).await;
+        eventually("the first attempt fails", async || world.told().len() == 2).await;
+        world.system.notifier.ask(Rest).await.expect("it answers");
+        service.set(Mood::Takes);
+        let world = world.restarted(outside(Some(&service))).await;
+        world.pass(&hand, 59).await;
+        assert_eq!(service.attempts(), 1, "the pause holds over a restart");
+        world.pass(&hand, 1).await;
+        world.settled().await;
+        let events = [("mail_queued", None), ("mail_failed", Some(1)), ("mail_sent", Some(2))];
+        world.tells(&events).await;
+    });
+}
+
+#[test]
+fn whoever_rests_has_settled_what_was_under_way_and_begins_nothing() {
+    with_service(Mood::Hangs, |world, hand, service| async move {
+        for n in 0..9 {
+            world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
+        }
+        eventually("four are under way", async || service.attempts() == 4).await;
+        let rest = world.system.notifier.ask(Rest);
+        let (rested, ()) = tokio::join!(rest, async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            service.set(Mood::Takes);
+        });
+        rested.expect("it answers");
+        world.pass(&hand, 5).await;
+        assert_eq!((service.attempts(), world.list(false).await.len()), (4, 5));
+    });
+}
+
+#[test]
+fn at_most_four_are_sent_at_once_and_each_by_one() {
+    with_service(Mood::Hangs, |world, hand, service| async move {
+        let mut ids = Vec::new();
+        for n in 0..12 {
+            ids.push(world.queue_and_wake(MailKind::Verdict, &format!("cs_{n:02}")).await);
+        }
+        eventually("four are under way", async || service.attempts() == 4).await;
+        for mail_id in &ids {
+            world.system.notifier.ask(Wake(mail_id.clone())).await.expect("it answers");
+        }
+        world.pass(&hand, 70).await;
+        assert_eq!(service.attempts(), 4, "and none of them twice");
+        service.set(Mood::Takes);
+        world.settled().await;
+        assert_eq!(service.at_once.load(Ordering::Relaxed), 4);
+        assert!(service.tried().values().all(|tried| *tried == 1), "{:?}", service.tried());
+    });
+}
+
+#[test]
+fn an_outbox_of_many_times_the_head_is_sent_to_the_last() {
+    let (hand, service) = (Hand::new(), MadeUp::new(Mood::Takes));
+    with_outside(hand, outside(None), |world| async move {
+        for n in 0..5 * HEAD_MAX {
+            world.queue(MailKind::Verdict, &format!("cs_{n}")).await;
+        }
+        let world = world.restarted(outside(Some(&service))).await;
+        eventually("all are sent", async || {
+            world.tick().await;
+            world.list(false).await.is_empty()
+        })
+        .await;
+        assert_eq!((service.attempts(), service.tried().len()), (5 * HEAD_MAX, 5 * HEAD_MAX));
+    });
+}
+
+#[test]
+fn what_the_log_does_not_take_is_settled_when_it_does_and_not_sent_again() {
+    with_service(Mood::Hangs, |world, hand, service| async move {
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("it is being sent", async || service.attempts() == 1).await;
+        world.break_store();
+        service.set(Mood::Takes);
+        is_broken(&world).await;
+        world.pass(&hand, 100).await;
+        world.mend_store();
+        world.settled().await;
+        assert_eq!(service.attempts(), 1);
+        world.tells(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
+        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        assert_eq!(lines, [""; 0], "it is in the log, and nowhere else");
+    });
+}
+
+/// Waits until the log has found that the disk takes nothing.
+async fn is_broken(world: &World) {
+    let mut report = world.system.log.report();
+    report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
+}
+
+#[test]
+fn entries_the_log_never_accepts_go_to_the_service_log_once_at_the_end() {
+    let lines = Arc::new(Mutex::new(Arc::default()));
+    with_service(Mood::Hangs, |world, hand, service| {
+        let lines = Arc::clone(&lines);
+        async move {
+            *lines.lock().expect("nobody panicked") = Arc::clone(&world.fallback_lines);
+            world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+            eventually("it is being sent", async || service.attempts() == 1).await;
+            world.break_store();
+            service.set(Mood::Takes);
+            is_broken(&world).await;
+            world.pass(&hand, 100).await;
+            // a try more, and the log is gone for good
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            world.system.log.close().await;
+            assert!(world.fallback_lines.lock().expect("nobody panicked").is_empty());
+        }
+    });
+    let lines = lines.lock().expect("nobody panicked").lock().expect("nobody panicked").clone();
+    assert!(lines.len() == 1 && lines[0].contains("mail_sent"), "{lines:?}");
+}
+
+#[test]
+fn nothing_is_sent_while_the_log_takes_nothing() {
+    with_service(Mood::Takes, |world, hand, service| async move {
+        // it is due in a moment: on a busy machine the notifier's own tick may come before the log is broken
+        hand.turn(5);
+        let mail_id = world.queue(MailKind::Verdict, "cs_1").await;
+        hand.turn(-5);
+        world.break_store();
+        let event = Event::ServiceStopped { timestamp: world.system.clock.now() };
+        world.system.log.commit(event.into()).await.expect_err("the disk does not take it");
+        world.system.notifier.ask(Wake(mail_id)).await.expect("it answers");
+        world.pass(&hand, 8).await;
+        assert_eq!(service.attempts(), 0);
+        world.mend_store();
+        eventually("it is sent", async || {
+            world.tick().await;
+            service.attempts() == 1
+        })
+        .await;
+        world.settled().await;
+    });
+}
+
+#[test]
+fn panics_cost_no_mail() {
+    with_service(Mood::Hangs, |world, hand, service| async move {
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("it is being sent", async || service.attempts() == 1).await;
+        // who is started again looks through the outbox, and needs not be told
+        world.queue(MailKind::Verdict, "cs_2").await;
+        world.system.notifier.ask(crate::InjectPanic).await.expect_err("it panics");
+        service.set(Mood::Takes);
+        world.settled().await;
+        assert!(service.tried().values().all(|tried| *tried == 1), "{:?}", service.tried());
+        // and one of the mail service's own
+        service.set(Mood::Panics);
+        world.queue_and_wake(MailKind::Verdict, "cs_3").await;
+        eventually("it is tried", async || service.attempts() == 3).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        service.set(Mood::Takes);
+        world.pass(&hand, 61).await;
+        eventually("it is found again", async || {
+            world.pass(&hand, 1).await;
+            world.list(false).await.is_empty()
+        })
+        .await;
+    });
+}
+
+#[test]
+fn mails_are_listed_in_the_order_of_their_ids_page_by_page() {
+    with_outside(Hand::new(), outside(None), |world| async move {
+        for n in [3, 1, 2] {
+            world.queue(MailKind::Verdict, &format!("cs_{n}")).await;
+        }
+        let page = async |after: Option<&str>, limit| {
+            let after = after.map(|after| after.parse().expect("an id"));
+            let list = List { after, limit, dead_only: false };
+            let mails = world.system.notifier.ask(list).await.expect("it answers").expect("it is read");
+            mails.iter().map(|mail| mail.mail_id.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(page(None, 2).await, ["verdict:cs_1", "verdict:cs_2"]);
+        assert_eq!(page(Some("verdict:cs_2"), 2).await, ["verdict:cs_3"]);
+        assert!(world.list(true).await.is_empty());
+    });
+}

@@ -1,0 +1,257 @@
+//! The rate limiter: how often a lost verdict may be regenerated, and how often, and how often at once, the model may be
+//! called at all.
+//!
+//! The limit of a session is a row in the store, written before the model is asked: it holds over a restart, a kill
+//! between the two can only make it stricter, and millions of sessions cost no memory. The budget of all calls is
+//! governor's; it starts anew with the daemon.
+
+use crate::audit::logger::{CommitError, Log};
+use crate::platform::clock::Clock;
+use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota};
+use oracled_domain::{Event, Generation, RegenAttempt, SessionId, Tier};
+use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A decision whose row keeps changing is taken anew so many times.
+const ATTEMPTS: usize = 8;
+/// Whoever finds all places taken may try again after this: a call takes a second or more.
+const PLACE_WAIT: Duration = Duration::from_secs(1);
+
+/// Why the model is not to be called now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Limited {
+    /// The session's verdict was regenerated a short while ago.
+    #[error("the verdict of a session is regenerated once in five minutes")]
+    Session {
+        /// How long until it may be again.
+        wait: Duration,
+    },
+    /// As many calls are under way as may be.
+    #[error("at most {calls_at_once} calls of the model are made at once")]
+    Places {
+        /// How many that is.
+        calls_at_once: usize,
+        /// When to try again.
+        wait: Duration,
+    },
+    /// The model was called as often as it may be within a minute.
+    #[error("the model is called at most {calls_per_minute} times a minute")]
+    Budget {
+        /// How often that is.
+        calls_per_minute: NonZeroU32,
+        /// How long until it may be again.
+        wait: Duration,
+    },
+}
+
+/// Why a regeneration may not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeError {
+    /// Not now.
+    #[error(transparent)]
+    Limited(#[from] Limited),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The attempt could not be noted.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// Takes leave to regenerate the verdict of a session. When the answer is there, the attempt is durable.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(Taken, Place), TakeError>")]
+pub struct Take {
+    /// Whose.
+    pub session_id: SessionId,
+    /// Of which tier.
+    pub tier: Tier,
+    /// How it will be made.
+    pub generation: Generation,
+}
+
+/// A place among the calls that are under way, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The leave, and how to give it back.
+#[derive(Debug)]
+pub struct Taken {
+    session_id: SessionId,
+    revision: u64,
+}
+
+impl Taken {
+    /// Takes the note back, in a record that tells why: for when the model was not reached.
+    pub(crate) fn give_back(self, record: &mut Record) {
+        let Self { session_id, revision } = self;
+        record.expect.push(Expect { row: RowKey::Regen(session_id.clone()), revision: Some(revision) });
+        record.writes.push(Write::RemoveRegen(session_id));
+    }
+}
+
+/// Takes leave for the call that makes a first verdict, for which a session has no limit.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Place, Limited>")]
+pub struct TakeFirst;
+
+/// Takes leave to try again within a call that has its place.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), Limited>")]
+pub struct TakeRetry;
+
+/// The actor.
+#[derive(Debug)]
+pub struct RateLimiter {
+    calls: Calls,
+    store: Store,
+    log: Log,
+    clock: Clock,
+}
+
+/// How much the model may be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallLimits {
+    /// So many times a minute, retries included.
+    pub per_minute: NonZeroU32,
+    /// So many times at once.
+    pub at_once: usize,
+}
+
+/// The budget of all calls.
+#[derive(Debug)]
+struct Calls {
+    limits: CallLimits,
+    governor: DefaultDirectRateLimiter,
+    places: Arc<Semaphore>,
+}
+
+impl Calls {
+    fn new(limits: CallLimits) -> Self {
+        Self {
+            limits,
+            governor: DefaultDirectRateLimiter::direct(quota(limits.per_minute)),
+            places: Arc::new(Semaphore::new(limits.at_once)),
+        }
+    }
+
+    /// A place, and one call of the budget.
+    fn take_place(&self) -> Result<Place, Limited> {
+        let calls_at_once = self.limits.at_once;
+        let permit = Arc::clone(&self.places).try_acquire_owned();
+        let _permit = permit.map_err(|_| Limited::Places { calls_at_once, wait: PLACE_WAIT })?;
+        self.take()?;
+        Ok(Place { _permit })
+    }
+
+    fn take(&self) -> Result<(), Limited> {
+        self.governor.check().map_err(|not_until| Limited::Budget {
+            calls_per_minute: self.limits.per_minute,
+            wait: not_until.wait_time_from(DefaultClock::default().now()),
+        })
+    }
+}
+
+/// At most so many within any minute: a quarter of them at once, and the rest spread over it. (A bucket that holds them
+/// all and is refilled meanwhile would let nearly twice as many through.)
+fn quota(per_minute: NonZeroU32) -> Quota {
+    let at_once = NonZeroU32::new(per_minute.get() / 4).unwrap_or(NonZeroU32::MIN);
+    let spread = NonZeroU32::new(per_minute.get() - at_once.get()).unwrap_or(NonZeroU32::MIN);
+    Quota::per_minute(spread).allow_burst(at_once)
+}
+
+impl RateLimiter {
+    pub(crate) fn new(limits: CallLimits, store: Store, log: Log, clock: Clock) -> Self {
+        Self { calls: Calls::new(limits), store, log, clock }
+    }
+
+    /// What was noted of a session last, if that allows another attempt: the revision of the note.
+    fn allowed(&self, session_id: &SessionId) -> Result<Option<u64>, TakeError> {
+        allowed(&self.store, session_id, &self.clock)
+    }
+}
+
+fn allowed(store: &Store, session_id: &SessionId, clock: &Clock) -> Result<Option<u64>, TakeError> {
+    let noted = store.regen_attempt(session_id)?;
+    match noted.as_ref().and_then(|(attempt, _)| attempt.wait(clock.now())) {
+        Some(wait) => Err(Limited::Session { wait: wait.unsigned_abs() }.into()),
+        None => Ok(noted.map(|(_, revision)| revision)),
+    }
+}
+
+async fn note(
+    take: Take,
+    mut before: Option<u64>,
+    store: Store,
+    log: Log,
+    clock: Clock,
+) -> Result<Taken, TakeError> {
+    let Take { session_id, tier, generation } = take;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let now = clock.now();
+        let (id, generation) = (session_id.clone(), generation.clone());
+        let record = Record {
+            expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision: before }],
+            events: vec![Event::RegenAttempted { session_id: id, tier, generation, timestamp: now }],
+            writes: vec![Write::PutRegen(RegenAttempt { session_id: session_id.clone(), attempted_at: now })],
+            ..Record::default()
+        };
+        match log.commit(record).await {
+            Ok(receipt) => return Ok(Taken { session_id, revision: receipt.last_seq }),
+            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
+                before = allowed(&store, &session_id, &clock)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+impl Actor for RateLimiter {
+    type Context = Context<Self>;
+}
+
+impl Supervised for RateLimiter {}
+
+impl Handler<Take> for RateLimiter {
+    type Result = ResponseFuture<Result<(Taken, Place), TakeError>>;
+
+    fn handle(&mut self, take: Take, _: &mut Context<Self>) -> Self::Result {
+        let allowed = self.allowed(&take.session_id);
+        let allowed = allowed.and_then(|before| Ok((before, self.calls.take_place()?)));
+        let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(async move {
+            let (before, place) = allowed?;
+            Ok((note(take, before, store, log, clock).await?, place))
+        })
+    }
+}
+
+impl Handler<TakeFirst> for RateLimiter {
+    type Result = Result<Place, Limited>;
+
+    fn handle(&mut self, _: TakeFirst, _: &mut Context<Self>) -> Self::Result {
+        self.calls.take_place()
+    }
+}
+
+impl Handler<TakeRetry> for RateLimiter {
+    type Result = Result<(), Limited>;
+
+    fn handle(&mut self, _: TakeRetry, _: &mut Context<Self>) -> Self::Result {
+        self.calls.take()
+    }
+}
+
+crate::platform::door::asked_through_a_door!(RateLimiter);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! Having verdicts made: first ones at a route's request, and lost ones anew when they are read.
+//!
+//! What is on its way is a *flight*: a task of its own, so that no caller who goes away takes it down, and one a
+//! session, so that whoever asks the same meanwhile gets the same answer from the same call of the model, and whoever asks
+//! something else waits until it has landed. Nothing else starts
+//! a regeneration than a read that finds nothing (seed: `regen-consistency`, invariant 6).
+
+mod flight;
+mod model;
+mod outcome;
+
+pub use flight::{Failed, Landed, Landing};
+pub use model::AskedModel;
+
+use crate::audit::logger::Log;
+use crate::platform::caller::{carried, uid};
+use crate::platform::clock::Clock;
+use crate::platform::door::{Called, Door, NoAnswer};
+use crate::platform::metrics::Metrics;
+use crate::upstream::oracle_health::OracleHealth;
+use crate::verdict::cache::{Cache, Find, Known};
+use crate::verdict::crosscheck::Crosscheck;
+use crate::verdict::rate_limiter::RateLimiter;
+use actix::{
+    Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
+};
+use flight::Pilot;
+use oracled_domain::audit::event::Severity;
+use oracled_domain::rules::Check;
+use oracled_domain::verdict::divergence::{VARIANCE_THRESHOLD, VARIANCE_WINDOW, Variance, VarianceWatch};
+use oracled_domain::verdict::session::Email;
+use oracled_domain::{DivergenceCheck, Event, Query, SessionId, Tier};
+use oracled_store::{LogQuery, Store, StoreError};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::{oneshot, watch};
+
+/// So many entries are looked through at the most for what the watch knew before a restart.
+const REMEMBERED_MAX: usize = 100_000;
+
+/// Has a first verdict made and delivers it.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Landed")]
+pub struct Deliver {
+    /// For whom.
+    pub session_id: SessionId,
+    /// Of which tier.
+    pub tier: Tier,
+    /// About what.
+    pub query: Query,
+    /// Where it will be mailed to.
+    pub customer_email: Option<Email>,
+    /// What the rules are to check it against; valid.
+    pub check: Option<Arc<Check>>,
+}
+
+/// Reads a verdict that is not in the cache: has it made anew, if its session is known.
+#[derive(Debug, Message)]
+#[rtype(result = "Landed")]
+pub struct Read(pub SessionId);
+
+/// Asks how often regenerated verdicts differ from what was delivered.
+#[derive(Debug, Message)]
+#[rtype(result = "Variance")]
+pub struct AskVariance;
+
+/// Waits until nothing is on its way any more of what is now.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Rest;
+
+/// Takes a regeneration into account.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Note(DivergenceCheck);
+
+/// Clears a flight away that has landed.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Clear(SessionId);
+
+/// The actor.
+#[derive(Debug)]
+pub struct Regen {
+    pilot: Arc<Pilot>,
+    cache: Door<Cache>,
+    log: Log,
+    flights: HashMap<SessionId, Flight>,
+    variance: VarianceWatch,
+}
+
+/// What is on its way for a session.
+#[derive(Debug, Clone)]
+struct Flight {
+    errand: Errand,
+    landed: watch::Receiver<Option<Landed>>,
+}
+
+/// What a flight is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Errand {
+    Read,
+    /// `uid` is part of the errand: a stored refusal applies only to its own user id.
+    Deliver {
+        tier: Tier,
+        query: Query,
+        check: Option<Arc<Check>>,
+        uid: Option<u32>,
+    },
+}
+
+impl Flight {
+    /// Waits until it has landed.
+    async fn landed(mut self) -> Landed {
+        let landed = self.landed.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
+        landed.unwrap_or_else(|| Err(Arc::new(Failed::Crashed)))
+    }
+}
+
+/// Whom the actor asks.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(crate) rate_limiter: Door<RateLimiter>,
+    pub(crate) oracle_health: Door<OracleHealth>,
+    pub(crate) crosscheck: Door<Crosscheck>,
+    pub(crate) cache: Door<Cache>,
+    pub(crate) log: Log,
+}
+
+impl Regen {
+    pub(crate) fn new(
+        model: Option<AskedModel>,
+        doors: Doors,
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        let (cache, log) = (doors.cache.clone(), doors.log.clone());
+        let pilot = Arc::new(Pilot { model, doors, store, clock, metrics });
+        Self { pilot, cache, log, flights: HashMap::new(), variance: VarianceWatch::default() }
+    }
+
+    /// The flight of a session that is still in the air.
+    fn under_way(&self, session_id: &SessionId) -> Option<Flight> {
+        let flight = self.flights.get(session_id)?;
+        // the task has ended once its end of the channel is gone, whether it has left a result or panicked
+        let flies = flight.landed.borrow().is_none() && flight.landed.has_changed().is_ok();
+        flies.then(|| flight.clone())
+    }
+
+    fn take_off(
+        &mut self,
+        session_id: SessionId,
+        errand: Errand,
+        flight: impl Future<Output = Landed> + 'static,
+        ctx: &Context<Self>,
+    ) -> Flight {
+        let (sender, landed) = watch::channel(None);
+        let (tower, id) = (ctx.address(), session_id.clone());
+        let new = Flight { errand, landed };
+        self.flights.insert(session_id, new.clone());
+        actix_rt::spawn(carried(async move {
+            let landed = flight.await;
+            if let Ok(Landing::Regenerated(_, check)) = &landed {
+                tower.do_send(Note(check.clone()));
+            }
+            sender.send_replace(Some(landed));
+            drop(sender);
+            // a message that is lost leaves what the next flight of the session replaces
+            tower.do_send(Clear(id));
+        }));
+        new
+    }
+
+    /// Logs that regenerations differ too often.
+    fn escalate(&self, variance: Variance) {
+        tracing::warn!(?variance, "regenerated verdicts differ from what was delivered");
+        let (log, timestamp) = (self.log.clone(), self.pilot.clock.now());
+        let escalation = Event::InfrastructureVariance {
+            variance,
+            threshold: VARIANCE_THRESHOLD,
+            level: Severity::Escalation,
+            timestamp,
+        };
+        // where that fails it stands in the service log, and the watch goes on saying so
+        actix_rt::spawn(async move { drop(log.commit(escalation.into()).await) });
+    }
+}
+
+/// What the watch knew before a restart, by the log: the latest regenerations that it would have taken in, and whether it
+/// is still to be said that they differ too often.
+fn remembered(store: &Store) -> Result<(VarianceWatch, bool), StoreError> {
+    let newest = |event: &str, limit| LogQuery {
+        event: Some(event.to_owned()),
+        newest: true,
+        limit,
+        ..LogQuery::default()
+    };
+    let mut limit = VARIANCE_WINDOW;
+    let (watch, first) = loop {
+        let lines = store.log(&newest("regen_divergence_check", limit))?;
+        let mut watch = VarianceWatch::default();
+        for line in &lines {
+            if let Ok(Event::RegenDivergenceCheck(check)) = serde_json::from_str(&line.json) {
+                watch.note(&check);
+            }
+        }
+        // those that it does not take in are skipped over
+        if watch.is_full() || lines.len() < limit || limit >= REMEMBERED_MAX {
+            break (watch, lines.first().map_or(0, |line| line.seq));
+        }
+        limit *= 10;
+    };
+    let said = store.log(&newest("infrastructure_variance", 1))?.last().is_some_and(|line| line.seq > first);
+    let unsaid = watch.variance().escalated && !said;
+    Ok((watch, unsaid))
+}
+
+impl Actor for Regen {
+    type Context = Context<Self>;
+
+    fn started(&mut self, _: &mut Context<Self>) {
+        match remembered(&self.pilot.store) {
+            Ok((watch, unsaid)) => {
+                self.variance = watch;
+                if unsaid {
+                    self.escalate(self.variance.variance());
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the watch over regenerations begins anew"),
+        }
+    }
+}
+
+impl Supervised for Regen {}
+
+impl Handler<Read> for Regen {
+    type Result = ResponseFuture<Landed>;
+
+    fn handle(&mut self, Read(session_id): Read, ctx: &mut Context<Self>) -> Self::Result {
+        let Some(flight) = self.under_way(&session_id) else {
+            let (pilot, id) = (Arc::clone(&self.pilot), session_id.clone());
+            let flight = async move { pilot.regenerate(id).await };
+            return Box::pin(self.take_off(session_id, Errand::Read, flight, ctx).landed());
+        };
+        if flight.errand == Errand::Read {
+            return Box::pin(flight.landed());
+        }
+        let me = ctx.address();
+        Box::pin(async move {
+            match flight.landed().await {
+                Ok(Landing::Rejected { .. } | Landing::RefusedByRules { .. } | Landing::Mismatch(_))
+                | Err(_) => again(&me, Read(session_id)).await,
+                brought => brought,
+            }
+        })
+    }
+}
+
+impl Handler<Deliver> for Regen {
+    type Result = ResponseFuture<Landed>;
+
+    fn handle(&mut self, deliver: Deliver, ctx: &mut Context<Self>) -> Self::Result {
+        let Deliver { session_id, tier, query, customer_email, check } = deliver.clone();
+        let errand = Errand::Deliver { tier, query: query.clone(), check: check.clone(), uid: uid() };
+        let Some(flight) = self.under_way(&session_id) else {
+            let pilot = Arc::clone(&self.pilot);
+            let flight = async move { pilot.generate(deliver).await };
+            return Box::pin(self.take_off(session_id, errand, flight, ctx).landed());
+        };
+        let (same, cache, me) = (flight.errand == errand, self.cache.clone(), ctx.address());
+        Box::pin(async move {
+            let landed = flight.landed().await;
+            if !same {
+                return again(&me, deliver).await;
+            }
+            let landing = landed?;
+            match cache.ask(Find { session_id, tier, query, customer_email, check }).await {
+                Ok(Ok(Known::Cached(cached))) => Ok(Landing::Replayed(cached)),
+                Ok(Ok(Known::Mismatch(mismatch))) => Ok(Landing::Mismatch(mismatch)),
+                Ok(Ok(Known::Nothing(_))) => Ok(landing),
+                Ok(Err(error)) => Err(Arc::new(error.into())),
+                Err(error) => Err(Arc::new(error.into())),
+            }
+        })
+    }
+}
+
+/// Asks anew, once that of somebody else has landed.
+async fn again<M>(regen: &Addr<Regen>, message: M) -> Landed
+where
+    M: Message<Result = Landed> + Send + 'static,
+    Regen: Handler<M, Result = ResponseFuture<Landed>>,
+{
+    let lost = |_| Err(Arc::new(Failed::NoAnswer(NoAnswer::Failed { actor: "regen" })));
+    let (reply, landed) = oneshot::channel();
+    regen.do_send::<Called<Regen>>(Door::called(message, reply));
+    landed.await.unwrap_or_else(lost)
+}
+
+impl Handler<Rest> for Regen {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: Rest, _: &mut Context<Self>) -> Self::Result {
+        let flights: Vec<_> = self.flights.values().cloned().collect();
+        Box::pin(async move {
+            for flight in flights {
+                drop(flight.landed().await);
+            }
+        })
+    }
+}
+
+impl Handler<AskVariance> for Regen {
+    type Result = MessageResult<AskVariance>;
+
+    fn handle(&mut self, _: AskVariance, _: &mut Context<Self>) -> Self::Result {
+        MessageResult(self.variance.variance())
+    }
+}
+
+impl Handler<Note> for Regen {
+    type Result = ();
+
+    fn handle(&mut self, Note(check): Note, _: &mut Context<Self>) {
+        if let Some(variance) = self.variance.note(&check) {
+            self.escalate(variance);
+        }
+    }
+}
+
+impl Handler<Clear> for Regen {
+    type Result = ();
+
+    fn handle(&mut self, Clear(session_id): Clear, _: &mut Context<Self>) {
+        if self.under_way(&session_id).is_none() {
+            self.flights.remove(&session_id);
+        }
+    }
+}
+
+crate::platform::door::asked_through_a_door!(Regen);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,396 @@
+//! One verdict on its way: leave, model, gate.
+
+use super::{AskedModel, Deliver, Doors};
+use crate::audit::logger::CommitError;
+use crate::platform::clock::{Clock, monotonic};
+use crate::platform::door::NoAnswer;
+use crate::platform::metrics::Metrics;
+use crate::upstream::oracle_health::{Lease, Permit, PermitError, QuotaWait, Statuses};
+use crate::upstream::{Called, Caller, Health, ModelError, Purpose};
+use crate::verdict::cache::{CacheError, Cached, Find, Known, Made};
+use crate::verdict::crosscheck::{GateError, Judge, Outcome};
+use crate::verdict::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
+use oracled_domain::rules::{Check, Evaluation};
+use oracled_domain::verdict::generation::Settings;
+use oracled_domain::verdict::health;
+use oracled_domain::verdict::session::{Email, Mismatch};
+use oracled_domain::{
+    Decision, DivergenceCheck, GatePath, Generation, Interaction, OracleId, Payload, Prompt, Query,
+    SessionId, Tier, build_verdict_prompt,
+};
+use oracled_store::{Store, StoreError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a flight ended as, for everyone who waits for it.
+pub type Landed = Result<Landing, Arc<Failed>>;
+
+/// How a flight ended that came to an end of its own.
+#[derive(Debug, Clone)]
+pub enum Landing {
+    /// A first verdict passed and was delivered.
+    Delivered(Arc<Cached>),
+    /// A lost one was made anew, passed, and was held against the first.
+    Regenerated(Arc<Cached>, DivergenceCheck),
+    /// There is a verdict already.
+    Replayed(Arc<Cached>),
+    /// It was made and did not pass.
+    Rejected {
+        /// The decision.
+        decision: Decision,
+        /// When the session's verdict may be regenerated again; nothing for a first verdict.
+        retry_after: Option<Duration>,
+    },
+    /// It was made, passed the crosscheck, and not the rules.
+    RefusedByRules {
+        /// The evaluation by the rules.
+        evaluation: Arc<Evaluation>,
+        /// When the session's verdict may be regenerated again; nothing for a first verdict.
+        retry_after: Option<Duration>,
+    },
+    /// The session is of another tier or query.
+    Mismatch(Mismatch),
+}
+
+/// Why there is no verdict. Nothing was delivered, and nothing of it is cached.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// Nobody knows what the session asked.
+    #[error("the session is not known")]
+    SessionUnknown,
+    /// The session's first verdict was delivered; only reading it makes it anew.
+    #[error("the session's verdict was delivered already")]
+    DeliveredAlready,
+    /// There is no model.
+    #[error("no model is configured")]
+    NoModel,
+    /// Not now.
+    #[error(transparent)]
+    Limited(Limited),
+    /// The model's circuit is open, or it asked for a wait.
+    #[error("{error}")]
+    NotPermitted {
+        /// The cause.
+        error: PermitError,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The model gave no answer that can be judged.
+    #[error("{error}")]
+    Model {
+        /// What it did instead.
+        error: ModelError,
+        /// When it makes sense to try again.
+        retry_after: Option<Duration>,
+    },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The attempt could not be noted.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The cache could not be asked.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The gate could not judge it, or not log it.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// An actor did not answer.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+    /// The flight itself panicked.
+    #[error("having the verdict made failed")]
+    Crashed,
+}
+
+impl From<TakeError> for Failed {
+    fn from(error: TakeError) -> Self {
+        match error {
+            TakeError::Limited(limited) => Self::Limited(limited),
+            TakeError::Store(error) => Self::Store(error),
+            TakeError::Commit(error) => Self::Commit(error),
+        }
+    }
+}
+
+/// Where a circuit that an administrator holds open, or a model that says nothing of it, is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Whoever flies. Its flights share it.
+#[derive(Debug)]
+pub(super) struct Pilot {
+    pub(super) model: Option<AskedModel>,
+    pub(super) doors: Doors,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) metrics: Metrics,
+}
+
+/// What is to be made, for whom, and how.
+struct Order {
+    session_id: SessionId,
+    tier: Tier,
+    query: Query,
+    customer_email: Option<Email>,
+    path: GatePath,
+    prompt: Prompt,
+    settings: Settings,
+    check: Option<Arc<Check>>,
+}
+
+/// The leave to call the model.
+struct Leave {
+    lease: Lease,
+    /// The place among those that are on their way, held to the flight's end.
+    _place: Place,
+    /// The note of a regeneration.
+    taken: Option<Taken>,
+}
+
+impl Pilot {
+    /// Has the lost verdict of a session made anew.
+    pub(super) async fn regenerate(&self, session_id: SessionId) -> Landed {
+        self.ended(GatePath::Regen, self.try_regenerate(session_id).await)
+    }
+
+    /// Has a first verdict made.
+    pub(super) async fn generate(&self, deliver: Deliver) -> Landed {
+        self.ended(GatePath::Generate, self.try_generate(deliver).await)
+    }
+
+    fn ended(&self, path: GatePath, landed: Result<Landing, Failed>) -> Landed {
+        let outcome = landed.as_ref().map_or_else(Failed::outcome, Landing::outcome);
+        self.metrics.making.ended(path, outcome);
+        Ok(landed?)
+    }
+
+    async fn try_regenerate(&self, session_id: SessionId) -> Result<Landing, Failed> {
+        // another flight may have brought it since the reader missed it
+        if let Some((delivery, _)) = self.store.verdict(&session_id)? {
+            return Ok(Landing::Replayed(Arc::new(delivery.into())));
+        }
+        let (session, _) = self.store.session(&session_id)?.ok_or(Failed::SessionUnknown)?;
+        let model = self.model()?;
+        if let Some(wait) = self.wait(&session_id) {
+            return Err(Failed::Limited(Limited::Session { wait }));
+        }
+        let order = Order {
+            session_id,
+            tier: session.tier,
+            prompt: build_verdict_prompt(session.tier, &session.query),
+            query: session.query,
+            customer_email: None,
+            path: GatePath::Regen,
+            settings: model.regen(session.original.as_ref()),
+            check: session.check,
+        };
+        let lease = self.lease(model).await?;
+        let (session_id, tier) = (order.session_id.clone(), order.tier);
+        let take = Take { session_id, tier, generation: order.generation() };
+        let (taken, place) = self.doors.rate_limiter.ask(take).await??;
+        self.fly(model, order, Leave { lease, _place: place, taken: Some(taken) }).await
+    }
+
+    async fn try_generate(&self, deliver: Deliver) -> Result<Landing, Failed> {
+        let Deliver { session_id, tier, query, customer_email, check } = deliver;
+        let find = Find {
+            session_id: session_id.clone(),
+            tier,
+            query: query.clone(),
+            customer_email: customer_email.clone(),
+            check: check.clone(),
+        };
+        let check = match self.doors.cache.ask(find).await?? {
+            Known::Cached(cached) => return Ok(Landing::Replayed(cached)),
+            Known::Mismatch(mismatch) => return Ok(Landing::Mismatch(mismatch)),
+            Known::Nothing(kept) => check.or(kept),
+        };
+        let session = self.store.session(&session_id)?;
+        if session.is_some_and(|(session, _)| session.original.is_some()) {
+            return Err(Failed::DeliveredAlready);
+        }
+        let model = self.model()?;
+        let prompt = build_verdict_prompt(tier, &query);
+        let (path, settings) = (GatePath::Generate, model.original.clone());
+        let order = Order { session_id, tier, query, customer_email, path, prompt, settings, check };
+        let lease = self.lease(model).await?;
+        let place = self.doors.rate_limiter.ask(TakeFirst).await?.map_err(Failed::Limited)?;
+        self.fly(model, order, Leave { lease, _place: place, taken: None }).await
+    }
+
+    fn model(&self) -> Result<&AskedModel, Failed> {
+        self.model.as_ref().ok_or(Failed::NoModel)
+    }
+
+    async fn lease(&self, model: &AskedModel) -> Result<Lease, Failed> {
+        // what cannot be delivered need not be paid for
+        if let Some((cause, _)) = self.doors.log.report().borrow().takes_no_work() {
+            return Err(CommitError::Unavailable(cause.clone()).into());
+        }
+        let permit = self.doors.oracle_health.ask(Permit(model.oracle_id.clone())).await?;
+        permit.map_err(|error| {
+            let retry_after = match &error {
+                PermitError::CircuitOpen { retry_after, .. } => retry_after.unwrap_or(RETRY_AFTER),
+                PermitError::QuotaWait { retry_after, .. } => *retry_after,
+                PermitError::Unknown(_) => RETRY_AFTER,
+            };
+            Failed::NotPermitted { error, retry_after }
+        })
+    }
+
+    /// Whether the circuit that a call was let through has stayed closed.
+    async fn is_closed(&self, oracle_id: &OracleId) -> bool {
+        let statuses = self.doors.oracle_health.ask(Statuses).await.unwrap_or_default();
+        statuses
+            .iter()
+            .any(|health| health.oracle_id == *oracle_id && health.status != health::Status::CircuitOpen)
+    }
+
+    /// Calls the model and brings its answer to the gate.
+    async fn fly(&self, model: &AskedModel, mut order: Order, leave: Leave) -> Result<Landing, Failed> {
+        let Leave { lease, _place, taken } = leave;
+        let began = monotonic();
+        let mut called = self.call(model, &model.caller, &order).await;
+        let substitute =
+            called.outcome.as_ref().err().and_then(|error| model.substitute(&order.settings, error));
+        if let Some(settings) = substitute.filter(|_| order.path == GatePath::Regen)
+            && self.may_retry(model).await
+        {
+            let (gone, instead) = (&order.settings.model, &settings.model);
+            tracing::warn!(gone, instead, "the original's model is gone; asking the configured model");
+            order.settings = settings;
+            let first = std::mem::take(&mut called.interactions);
+            called = self.call(model, &model.caller.after(began.elapsed()), &order).await;
+            called.interactions.splice(0..0, first);
+            called.reached = true;
+        }
+        self.metrics.making.called(&called.interactions);
+        if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
+            self.metrics.making.refused_request(*status);
+        }
+        lease.report(outcome(&called));
+        let Called { outcome, interactions, reached, .. } = called;
+        match outcome {
+            Ok(answer) => self.judged(order, answer.text, interactions).await,
+            Err(error) => {
+                let wait = self.gave_nothing(&order, interactions, taken.filter(|_| !reached)).await;
+                let retry_after = match &error {
+                    ModelError::Unavailable { retry_after, .. } => {
+                        Some(wait.unwrap_or_default().max(retry_after.unwrap_or(RETRY_AFTER)))
+                    }
+                    ModelError::Timeout { .. } => Some(wait.unwrap_or_default().max(RETRY_AFTER)),
+                    ModelError::Refused { .. } => wait,
+                    ModelError::RefusedRequest { .. } => None,
+                };
+                Err(Failed::Model { error, retry_after })
+            }
+        }
+    }
+
+    async fn call(&self, model: &AskedModel, caller: &Caller, order: &Order) -> Called {
+        let purpose = Purpose { session_id: order.session_id.clone(), path: order.path };
+        let on_quota_wait = async |wait| {
+            let quota_wait = QuotaWait { oracle_id: model.oracle_id.clone(), wait };
+            if let Err(error) = self.doors.oracle_health.ask(quota_wait).await {
+                tracing::warn!(%error, "could not store the wait that the model asked for");
+            }
+        };
+        let may_retry = async || self.may_retry(model).await;
+        caller.call(&purpose, &order.prompt, &order.settings, on_quota_wait, may_retry).await
+    }
+
+    /// Whether an attempt may be retried: the model's circuit is closed, and the retry budget is not used up.
+    async fn may_retry(&self, model: &AskedModel) -> bool {
+        let closed = self.is_closed(&model.oracle_id).await;
+        closed && matches!(self.doors.rate_limiter.ask(TakeRetry).await, Ok(Ok(())))
+    }
+
+    /// Logs what a call was that gave nothing to judge, and takes back the note of an attempt that did not reach the
+    /// model. Hands back how long the session has to wait.
+    async fn gave_nothing(
+        &self,
+        order: &Order,
+        interactions: Vec<Interaction>,
+        unreached: Option<Taken>,
+    ) -> Option<Duration> {
+        let made = Made { generation: order.generation(), interactions };
+        let mut record = Made::record(Some(&made), None);
+        if let Some(taken) = unreached {
+            taken.give_back(&mut record);
+        }
+        // an entry that cannot be committed goes to the service log, and there is no verdict either way
+        if let Err(error) = self.doors.log.commit(record).await {
+            tracing::warn!(%error, "a call of the model is not in the log");
+        }
+        self.wait_after(order.path, &order.session_id)
+    }
+
+    /// The time until the session's next regeneration; none unless `path` is a regeneration.
+    fn wait_after(&self, path: GatePath, session_id: &SessionId) -> Option<Duration> {
+        (path == GatePath::Regen).then(|| self.wait(session_id)).flatten()
+    }
+
+    /// How long until a session's verdict may be made anew, if that is not now. What the rate limiter says counts; this
+    /// spares it, and the circuit, those who come too soon.
+    fn wait(&self, session_id: &SessionId) -> Option<Duration> {
+        let noted = self.store.regen_attempt(session_id).ok().flatten();
+        let wait = noted.and_then(|(attempt, _)| attempt.wait(self.clock.now()));
+        wait.map(|wait| wait.unsigned_abs())
+    }
+
+    async fn judged(
+        &self,
+        order: Order,
+        text: String,
+        interactions: Vec<Interaction>,
+    ) -> Result<Landing, Failed> {
+        let made = Made { generation: order.generation(), interactions };
+        let Order { session_id, tier, query, customer_email, path, check, .. } = order;
+        let (payload, judged) = (Payload::raw(&text), session_id.clone());
+        let unheard = made.clone();
+        let made = Some(made);
+        let judge = Judge { session_id, tier, query, payload, customer_email, path, made, check };
+        let outcome = match self.doors.crosscheck.ask(judge).await {
+            Ok(outcome) => outcome?,
+            Err(error) => {
+                // the gate would have logged it
+                self.doors.log.commit(Made::record(Some(&unheard), None)).await?;
+                return Err(error.into());
+            }
+        };
+        Ok(match outcome {
+            Outcome::Delivered(cached) => Landing::Delivered(cached),
+            Outcome::Regenerated(cached, check) => Landing::Regenerated(cached, check),
+            Outcome::Replayed(cached) => Landing::Replayed(cached),
+            Outcome::Mismatch(mismatch) => Landing::Mismatch(mismatch),
+            Outcome::Rejected(decision) | Outcome::Checked(decision) => {
+                Landing::Rejected { decision, retry_after: self.wait_after(path, &judged) }
+            }
+            Outcome::RefusedByRules(evaluation) => {
+                let retry_after = self.wait_after(path, &judged);
+                Landing::RefusedByRules { evaluation: evaluation.into(), retry_after }
+            }
+        })
+    }
+}
+
+impl Order {
+    fn generation(&self) -> Generation {
+        Generation { prompt_sha256: self.prompt.sha256().clone(), settings: self.settings.clone() }
+    }
+}
+
+/// What a call says about the model's health.
+fn outcome(called: &Called) -> health::Outcome {
+    match called.health {
+        Health::Answered => health::Outcome::Success { latency_ms: Some(called.latency_ms) },
+        Health::Neutral => health::Outcome::Neutral,
+        Health::Failed => {
+            let why = called.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            match called.outcome {
+                Err(ModelError::RefusedRequest { .. }) => health::Outcome::Refusal(why),
+                _ => health::Outcome::Failure(why),
+            }
+        }
+    }
+}

@@ -1,0 +1,566 @@
+use super::*;
+use crate::platform::caller::called_by;
+use crate::testing::{GOOD, Hand, Outside, World, id, logged, with_outside};
+use crate::upstream::failure::{Failure, Kind};
+use crate::upstream::oracle_health::{Oracle, Permit};
+use crate::upstream::{Attempt, BoxFuture, CallPolicy, Caller, Heard, Miss, Model, ModelError, Refusal};
+use crate::verdict::cache::{Purge, Register};
+use crate::verdict::crosscheck::GateError;
+use crate::verdict::rate_limiter::Limited;
+use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
+use oracled_domain::verdict::health::HealthConfig;
+use oracled_domain::verdict::session::Mismatch;
+use oracled_domain::{DivergenceLevel, Label, Peer, Prompt, Sha256Hex};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+const PEER: Peer = Peer { uid: 7, gid: 8, pid: None };
+
+/// A model that says what a test wants.
+#[derive(Debug, Default)]
+struct MadeUp {
+    says: Mutex<VecDeque<Result<String, Miss>>>,
+    asked: Mutex<Vec<(String, Settings)>>,
+    /// What it waits for before it answers, if it waits.
+    held: Option<Notify>,
+}
+
+impl MadeUp {
+    fn saying(answers: impl IntoIterator<Item = Result<String, Miss>>) -> Arc<Self> {
+        Arc::new(Self { says: Mutex::new(answers.into_iter().collect()), ..Self::default() })
+    }
+
+    fn calls(&self) -> usize {
+        self.asked.lock().expect("nobody panics holding it").len()
+    }
+
+    fn settings(&self) -> Vec<Settings> {
+        let asked = self.asked.lock().expect("nobody panics holding it");
+        asked.iter().map(|(_, settings)| settings.clone()).collect()
+    }
+}
+
+impl Model for MadeUp {
+    fn oracle_id(&self) -> &'static str {
+        "gemini"
+    }
+
+    fn oracle_version(&self, settings: &Settings) -> String {
+        settings.model.clone()
+    }
+
+    fn attempt<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+        settings: &'a Settings,
+        _: Duration,
+    ) -> BoxFuture<'a, Attempt> {
+        self.asked
+            .lock()
+            .expect("nobody panics holding it")
+            .push((prompt.text().to_owned(), settings.clone()));
+        let said = self.says.lock().expect("nobody panics holding it").pop_front();
+        Box::pin(async move {
+            if let Some(held) = &self.held {
+                held.notified().await;
+            }
+            let heard = Heard {
+                response_hash: Sha256Hex::of(b"{}"),
+                finish_reason: Some("STOP".into()),
+                usage: None,
+                oracle_version: None,
+            };
+            match said.unwrap_or_else(|| Ok(GOOD.to_owned())) {
+                Err(Miss::Failed(failure)) => Attempt::Unheard(failure),
+                heard_or_refused => Attempt::Heard(heard, heard_or_refused),
+            }
+        })
+    }
+
+    fn probe<'a>(&'a self, _: &'a str, _: Duration) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn outside(model: &Arc<MadeUp>, time: &Hand) -> Outside {
+    let model: Arc<dyn Model> = Arc::clone(model) as _;
+    let policy = CallPolicy { max_retries: 0, ..CallPolicy::default() };
+    let caller = Caller::new(model, policy, time.clock());
+    let oracle_id: oracled_domain::OracleId = "gemini".parse().expect("an id");
+    let oracles = vec![Oracle { id: oracle_id.clone(), config: HealthConfig::default(), probe: None }];
+    let original = Settings { temperature: 0.7, ..Settings::locked(LOCKED_MODEL.into()) };
+    Outside {
+        oracles,
+        model: Some(AskedModel::new(oracle_id, caller, LOCKED_MODEL.into(), original)),
+        ..Outside::default()
+    }
+}
+
+fn with_model<F: Future<Output = ()>>(model: Arc<MadeUp>, test: impl FnOnce(World, Arc<MadeUp>) -> F) {
+    let time = Hand::new();
+    let outside = outside(&model, &time);
+    with_outside(time, outside, |world| test(world, model));
+}
+
+fn verdict(label: Label) -> Result<String, Miss> {
+    Ok(format!(r#"{{"verdict":"{label}","summary":"A sound and simple plan."}}"#))
+}
+
+fn failure(kind: Kind) -> Result<String, Miss> {
+    Err(Miss::Failed(Failure::new(kind, "made up".into())))
+}
+
+async fn register(world: &World, session_id: &str, original_verdict: Option<Label>) {
+    let query = Query::new("Sell honey?".into());
+    let (session_id, tier) = (id(session_id), Tier::Quick);
+    let message = Register { session_id, tier, query, customer_email: None, original_verdict };
+    world.system.cache.ask(message).await.expect("it answers").expect("it is committed");
+}
+
+async fn read(world: &World, session_id: &str) -> Landed {
+    world.system.regen.ask(Read(id(session_id))).await.expect("it answers")
+}
+
+async fn deliver(world: &World, session_id: &str, query: &str) -> Landed {
+    let (session_id, query) = (id(session_id), Query::new(query.into()));
+    let message = Deliver { session_id, tier: Tier::Quick, query, customer_email: None, check: None };
+    world.system.regen.ask(message).await.expect("it answers")
+}
+
+async fn lose(world: &World, session_id: &str) {
+    let purge = Purge { session_id: id(session_id), peer: PEER };
+    assert!(world.system.cache.ask(purge).await.expect("it answers").expect("it is committed"));
+}
+
+#[test]
+fn regeneration_uses_locked_settings_and_the_same_prompt() {
+    let model = MadeUp::saying([verdict(Label::Green), verdict(Label::Red)]);
+    with_model(model, |world, model| async move {
+        let first = deliver(&world, "cs_1", "Sell honey?").await;
+        assert!(matches!(first, Ok(Landing::Delivered(_))), "{first:?}");
+        let again = deliver(&world, "cs_1", "Sell honey?").await;
+        assert!(matches!(again, Ok(Landing::Replayed(_))), "{again:?}");
+        lose(&world, "cs_1").await;
+        let second = read(&world, "cs_1").await;
+        let Ok(Landing::Regenerated(_, check)) = second else { panic!("{second:?}") };
+        assert_eq!(check.divergence_level, Some(DivergenceLevel::Significant));
+        assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(true)));
+
+        let asked = model.asked.lock().expect("nobody panics holding it").clone();
+        let [(prompt, _), (prompt_again, _)] = asked.as_slice() else { panic!("two calls: {asked:?}") };
+        assert_eq!(prompt, prompt_again);
+        let [original, regen] = model.settings().try_into().expect("two calls");
+        assert_eq!((original.temperature, regen), (0.7, Settings::locked(LOCKED_MODEL.into())));
+        assert_eq!(
+            logged(&world.system.store),
+            [
+                "oracle_interaction",
+                "tmm_crosscheck",
+                "verdict_cached",
+                "verdict_purged",
+                "regen_attempted",
+                "oracle_interaction",
+                "tmm_crosscheck",
+                "verdict_cached",
+                "regen_divergence_check"
+            ]
+        );
+    });
+}
+
+#[test]
+fn thousand_reads_of_one_missing_verdict_are_one_call() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", None).await;
+        let reads: Vec<_> = (0..1000)
+            .map(|_| {
+                let regen = world.system.regen.clone();
+                actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await.expect("it answers") })
+            })
+            .collect();
+        while model.calls() == 0 {
+            tokio::task::yield_now().await;
+        }
+        model.held.as_ref().expect("it waits").notify_one();
+        let mut bodies = Vec::new();
+        for read in reads {
+            match read.await.expect("the reader lives") {
+                Ok(Landing::Regenerated(cached, _)) => bodies.push(cached),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(bodies.iter().all(|body| Arc::ptr_eq(body, &bodies[0])));
+        assert_eq!(model.calls(), 1);
+    });
+}
+
+/// Sends all of these at once, and lets the model answer when the first has reached it.
+async fn amid_a_call(
+    world: &World,
+    model: &MadeUp,
+    orders: impl IntoIterator<Item = (Option<Deliver>, SessionId)>,
+) -> Vec<Landed> {
+    let flights: Vec<_> = orders
+        .into_iter()
+        .map(|(deliver, session_id)| {
+            let regen = world.system.regen.clone();
+            actix_rt::spawn(async move {
+                match deliver {
+                    Some(deliver) => regen.ask(deliver).await.expect("it answers"),
+                    None => regen.ask(Read(session_id)).await.expect("it answers"),
+                }
+            })
+        })
+        .collect();
+    while model.calls() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut landed = Vec::new();
+    for flight in flights {
+        // one permit a call that may follow
+        model.held.as_ref().expect("it waits").notify_one();
+        landed.push(flight.await.expect("it lives"));
+    }
+    landed
+}
+
+fn order(query: &str) -> Deliver {
+    let (session_id, query) = (id("cs_1"), Query::new(query.into()));
+    Deliver { session_id, tier: Tier::Quick, query, customer_email: None, check: None }
+}
+
+#[test]
+fn equal_orders_share_a_call_and_other_orders_are_a_conflict() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        let orders =
+            ["Sell honey?", "Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
+        let landed = amid_a_call(&world, &model, orders).await;
+        let [first, again, other] = landed.try_into().expect("three");
+        assert!(matches!(first, Ok(Landing::Delivered(_))), "{first:?}");
+        assert!(matches!(again, Ok(Landing::Replayed(_))), "{again:?}");
+        assert!(matches!(other, Ok(Landing::Mismatch(Mismatch::Query))), "{other:?}");
+        assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn order_is_not_answered_with_the_refusal_of_another_uid() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        let by = |uid, order: Deliver| {
+            let caller =
+                oracled_domain::Caller { peer: Peer { uid, gid: uid, pid: None }, request_id: "r".into() };
+            let regen = world.system.regen.clone();
+            let asked = async move { regen.ask(order).await.expect("it answers") };
+            actix_rt::spawn(called_by(caller, asked))
+        };
+        let check = Some(Arc::new(Check { facts: vec!["Another plan.".into()], ..Check::default() }));
+        let refused = by(1001, Deliver { check, ..order("Sell honey?") });
+        while model.calls() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let held = model.held.as_ref().expect("it waits");
+        held.notify_one();
+        let refused = refused.await.expect("it lives");
+        assert!(matches!(refused, Ok(Landing::RefusedByRules { .. })), "{refused:?}");
+
+        // the facts of that refusal apply to the first of two equal orders, and not to the other
+        let [first, other] = [1001, 1002].map(|uid| by(uid, order("Sell honey?")));
+        while model.calls() < 2 {
+            tokio::task::yield_now().await;
+        }
+        held.notify_one();
+        let first = first.await.expect("it lives");
+        assert!(matches!(first, Ok(Landing::RefusedByRules { .. })), "{first:?}");
+        held.notify_one();
+        let other = other.await.expect("it lives");
+        assert!(matches!(other, Ok(Landing::Delivered(_))), "{other:?}");
+    });
+}
+
+#[test]
+fn another_order_is_not_answered_with_the_refusal_of_the_first() {
+    let refused = Ok(r#"{"verdict":"GREEN","summary":" "}"#.to_owned());
+    let says = Mutex::new([refused, verdict(Label::Green)].into());
+    let model = Arc::new(MadeUp { says, held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        let orders = ["Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
+        let landed = amid_a_call(&world, &model, orders).await;
+        let [first, other] = landed.try_into().expect("two");
+        assert!(matches!(first, Ok(Landing::Rejected { .. })), "{first:?}");
+        assert!(matches!(other, Ok(Landing::Delivered(_))), "{other:?}");
+    });
+}
+
+#[test]
+fn read_during_an_order_shares_its_verdict_and_orders_have_no_rate_limit() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        let orders = [(Some(order("Sell honey?")), id("cs_1")), (None, id("cs_1"))];
+        let landed = amid_a_call(&world, &model, orders).await;
+        assert!(matches!(landed[..], [Ok(Landing::Delivered(_)), Ok(Landing::Delivered(_))]), "{landed:?}");
+    });
+    let says = Mutex::new([failure(Kind::Status(500)), verdict(Label::Green)].into());
+    let model = Arc::new(MadeUp { says, held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", None).await;
+        let orders = [(None, id("cs_1")), (Some(order("Sell honey?")), id("cs_1"))];
+        let landed = amid_a_call(&world, &model, orders).await;
+        assert!(matches!(landed[..], [Err(_), Ok(Landing::Delivered(_))]), "{landed:?}");
+    });
+}
+
+#[test]
+fn what_could_not_be_delivered_is_not_asked_for() {
+    let model = MadeUp::saying([]);
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", None).await;
+        world.break_store();
+        let lost = Event::ServiceStopped { timestamp: world.system.clock.now() };
+        assert!(world.system.log.commit(lost.into()).await.is_err());
+        for landed in [deliver(&world, "cs_2", "Sell honey?").await, read(&world, "cs_1").await] {
+            assert!(matches!(landed.as_ref().map_err(|e| &**e), Err(Failed::Commit(_))), "{landed:?}");
+        }
+        assert_eq!(model.calls(), 0);
+        world.mend_store();
+    });
+}
+
+#[test]
+fn whoever_comes_too_soon_is_told_so_although_the_circuit_is_open() {
+    let model = MadeUp::saying((0..3).map(|_| failure(Kind::Status(503))));
+    with_model(model, |world, _| async move {
+        for n in 0..3 {
+            register(&world, &format!("cs_{n}"), None).await;
+            assert!(read(&world, &format!("cs_{n}")).await.is_err());
+        }
+        let again = read(&world, "cs_0").await.expect_err("it is too soon");
+        assert!(matches!(&*again, Failed::Limited(Limited::Session { .. })), "{again:?}");
+    });
+}
+
+#[test]
+fn a_rest_waits_for_what_is_on_its_way() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        world.system.regen.ask(Rest).await.expect("nothing is on its way");
+        let regen = world.system.regen.clone();
+        let flight = actix_rt::spawn(async move { regen.ask(order("Sell honey?")).await });
+        while model.calls() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let regen = world.system.regen.clone();
+        let rest = actix_rt::spawn(async move { regen.ask(Rest).await });
+        tokio::task::yield_now().await;
+        assert!(!rest.is_finished());
+        model.held.as_ref().expect("it waits").notify_one();
+        rest.await.expect("it lives").expect("it answers");
+        assert!(logged(&world.system.store).contains(&"verdict_cached".to_owned()));
+        drop(flight.await);
+    });
+}
+
+#[test]
+fn second_regeneration_within_5_minutes_is_refused_after_any_outcome() {
+    for first in [failure(Kind::Status(500)), Err(Miss::Refused(Refusal::Empty)), Ok("no JSON".into())] {
+        let model = MadeUp::saying([first]);
+        with_model(model, |world, model| async move {
+            register(&world, "cs_1", None).await;
+            let refused = read(&world, "cs_1").await;
+            assert!(!matches!(refused, Ok(Landing::Regenerated(..))), "{refused:?}");
+            let again = read(&world, "cs_1").await.expect_err("it is too soon");
+            let Failed::Limited(Limited::Session { wait }) = &*again else { panic!("{again:?}") };
+            assert_eq!((*wait, model.calls()), (Duration::from_secs(300), 1));
+            world.time.turn(300);
+            let third = read(&world, "cs_1").await;
+            assert!(matches!(third, Ok(Landing::Regenerated(..))), "{third:?}");
+        });
+    }
+}
+
+#[test]
+fn an_attempt_that_did_not_reach_the_model_does_not_count() {
+    let model = MadeUp::saying([failure(Kind::Connect)]);
+    with_model(model, |world, _| async move {
+        register(&world, "cs_1", None).await;
+        let unreached = read(&world, "cs_1").await.expect_err("nobody is there");
+        let Failed::Model { error: ModelError::Unavailable { .. }, retry_after } = &*unreached else {
+            panic!("{unreached:?}")
+        };
+        assert!(retry_after.is_some_and(|wait| wait < Duration::from_secs(60)), "{retry_after:?}");
+        assert!(matches!(read(&world, "cs_1").await, Ok(Landing::Regenerated(..))));
+    });
+}
+
+#[test]
+fn the_limit_holds_over_a_restart() {
+    let model = MadeUp::saying([failure(Kind::Status(500))]);
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", None).await;
+        assert!(read(&world, "cs_1").await.is_err());
+        let outside = outside(&model, &world.time);
+        let again = world.restarted(outside).await;
+        let refused = read(&again, "cs_1").await.expect_err("it is too soon");
+        assert!(matches!(&*refused, Failed::Limited(Limited::Session { .. })), "{refused:?}");
+        assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn nothing_is_generated_for_an_unknown_or_delivered_session() {
+    let model = MadeUp::saying([]);
+    with_model(model, |world, model| async move {
+        let unknown = read(&world, "cs_1").await.expect_err("nobody knows it");
+        assert!(matches!(&*unknown, Failed::SessionUnknown), "{unknown:?}");
+        register(&world, "cs_1", Some(Label::Green)).await;
+        let delivered = deliver(&world, "cs_1", "Sell honey?").await.expect_err("it has its verdict");
+        assert!(matches!(&*delivered, Failed::DeliveredAlready), "{delivered:?}");
+        assert_eq!((model.calls(), logged(&world.system.store).len()), (0, 1));
+    });
+}
+
+#[test]
+fn after_three_failures_the_circuit_is_open_and_nobody_is_asked() {
+    let model = MadeUp::saying((0..3).map(|_| failure(Kind::Status(503))));
+    with_model(model, |world, model| async move {
+        for n in 0..4 {
+            register(&world, &format!("cs_{n}"), None).await;
+        }
+        for n in 0..3 {
+            assert!(read(&world, &format!("cs_{n}")).await.is_err());
+        }
+        let open = read(&world, "cs_3").await.expect_err("the circuit is open");
+        let Failed::NotPermitted { retry_after, .. } = &*open else { panic!("{open:?}") };
+        assert_eq!((*retry_after, model.calls()), (Duration::from_secs(30), 3));
+        assert_eq!(world.system.store.regen_attempt(&id("cs_3")).expect("it is read"), None, "not attempted");
+
+        world.time.turn(30);
+        assert!(
+            matches!(read(&world, "cs_3").await, Ok(Landing::Regenerated(..))),
+            "one call is let through"
+        );
+        let permit = world.system.oracle_health.ask(Permit("gemini".parse().expect("an id")));
+        drop(permit.await.expect("it answers").expect("it is closing"));
+    });
+}
+
+#[test]
+fn a_refused_verdict_is_logged_with_its_making_and_nothing_of_it_is_kept() {
+    let model = MadeUp::saying([Ok(r#"{"verdict":"GREEN","summary":" ","note":"q7x"}"#.into())]);
+    with_model(model, |world, _| async move {
+        let refused = deliver(&world, "cs_1", "Sell honey?").await;
+        let Ok(Landing::Rejected { decision, .. }) = refused else { panic!("{refused:?}") };
+        assert!(!decision.approved);
+        assert_eq!(logged(&world.system.store), ["oracle_interaction", "tmm_crosscheck"]);
+        assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert!(world.system.store.session(&id("cs_1")).expect("it is read").is_none());
+    });
+}
+
+#[test]
+fn verdict_made_while_the_store_is_broken_is_not_delivered_but_logged() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", None).await;
+        let regen = world.system.regen.clone();
+        let read = actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await.expect("it answers") });
+        while model.calls() == 0 {
+            tokio::task::yield_now().await;
+        }
+        world.break_store();
+        model.held.as_ref().expect("it waits").notify_one();
+        let landed = read.await.expect("the reader lives").expect_err("nothing can be logged");
+        assert!(matches!(&*landed, Failed::Gate(_)), "{landed:?}");
+        let lines = world.fallback_lines.lock().expect("nobody panics here").clone();
+        let events: Vec<_> = ["oracle_interaction", "tmm_crosscheck"]
+            .map(|event| lines.iter().filter(|line| line.contains(event)).count())
+            .into();
+        assert_eq!((events, lines.len()), (vec![1, 1], 2), "{lines:?}");
+        world.mend_store();
+    });
+}
+
+#[test]
+fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
+    let regenerated = |n| verdict(if n < 2 { Label::Amber } else { Label::Green });
+    let model = MadeUp::saying((0..20).flat_map(|n| [verdict(Label::Green), regenerated(n)]));
+    let time = Hand::new();
+    let mut outside = outside(&model, &time);
+    if let Some(model) = &mut outside.model {
+        model.original = Settings::locked(LOCKED_MODEL.into());
+    }
+    with_outside(time, outside, |world| async move {
+        for n in 0..20 {
+            let first = deliver(&world, &format!("cs_{n}"), "Sell honey?").await;
+            assert!(matches!(first, Ok(Landing::Delivered(_))), "{first:?}");
+            lose(&world, &format!("cs_{n}")).await;
+            assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(Landing::Regenerated(..))));
+        }
+        let variance = world.system.regen.ask(AskVariance).await.expect("it answers");
+        assert_eq!((variance.regens, variance.diverged, variance.escalated), (20, 2, true));
+        while !logged(&world.system.store).contains(&"infrastructure_variance".to_owned()) {
+            tokio::task::yield_now().await;
+        }
+        // those of which nothing is known do not push out those that were counted
+        for n in 100..210 {
+            register(&world, &format!("cs_{n}"), None).await;
+            assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(Landing::Regenerated(..))));
+        }
+        let World { system, .. } = world.restarted(Outside::default()).await;
+        assert_eq!(system.regen.ask(AskVariance).await.expect("it answers"), variance);
+        let escalations = logged(&system.store).iter().filter(|e| *e == "infrastructure_variance").count();
+        assert_eq!(escalations, 1);
+    });
+}
+
+#[test]
+fn a_flight_survives_a_panic_of_the_actor_that_has_let_it_off() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", None).await;
+        let regen = world.system.regen.clone();
+        let read_on = actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await });
+        while model.calls() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(world.system.regen.ask(crate::InjectPanic).await.is_err());
+        let regen = world.system.regen.clone();
+        let joined = actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await });
+        tokio::task::yield_now().await;
+        model.held.as_ref().expect("it waits").notify_one();
+        assert!(matches!(
+            joined.await.expect("it lives"),
+            Ok(Ok(Landing::Regenerated(..) | Landing::Replayed(_)))
+        ));
+        drop(read_on.await);
+        assert_eq!(model.calls(), 1, "the one flight was joined");
+    });
+}
+
+#[test]
+fn a_check_that_is_told_while_a_lost_verdict_is_made_is_not_passed_by() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", Some(Label::Green)).await;
+        let regen = world.system.regen.clone();
+        let reading = actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await.expect("it answers") });
+        while model.calls() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let check = Some(Arc::new(Check { facts: vec!["another plan".into()], ..Check::default() }));
+        let (tier, query) = (Tier::Quick, Query::new("Sell honey?".into()));
+        let find = Find { session_id: id("cs_1"), tier, query, customer_email: None, check: check.clone() };
+        let known = world.system.cache.ask(find).await.expect("it answers").expect("it is committed");
+        assert!(matches!(known, Known::Nothing(kept) if kept == check));
+        model.held.as_ref().expect("it waits").notify_one();
+        let landed = reading.await.expect("it lands");
+        let Err(failed) = &landed else { panic!("{landed:?}") };
+        assert!(matches!(**failed, Failed::Gate(GateError::Cache(_))), "{failed:?}");
+        assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert_eq!(logged(&world.system.store).last().map(String::as_str), Some("tmm_crosscheck"));
+    });
+}
