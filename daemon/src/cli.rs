@@ -1,8 +1,9 @@
 //! `oracled`: the daemon's command line.
 
-use crate::config::{Config, Flags, shown_url};
-use crate::upstreams::Upstreams;
-use crate::{dev, run, telemetry};
+use crate::platform::config::{Config, Flags, shown_url};
+use crate::platform::telemetry;
+use crate::platform::upstreams::Upstreams;
+use crate::{dev, run};
 use clap::{Parser, Subcommand};
 use oracled_actors::Clock;
 use std::io::{self, Write};

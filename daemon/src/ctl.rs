@@ -40,7 +40,7 @@ pub mod workflow;
 pub(crate) mod xml;
 
 use crate::client::{Answer, AnswerLines, Client, ClientError};
-use crate::config::Directories;
+use crate::platform::config::Directories;
 use bytes::Bytes;
 use calibrate::Calibrate;
 use clap::builder::{PathBufValueParser, TypedValueParser};

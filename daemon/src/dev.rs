@@ -15,9 +15,9 @@ mod verification;
 mod walk;
 
 use crate::client::Client;
-use crate::config::{Config, Flags};
+use crate::platform::config::{Config, Flags};
+use crate::platform::telemetry;
 use crate::run::Daemon;
-use crate::telemetry;
 use anyhow::{Context, bail};
 use outside::Outside;
 use show::Screen;

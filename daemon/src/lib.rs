@@ -3,18 +3,16 @@
 //! The two binaries are thin: [`cli`] is what `oracled` does, [`ctl`] what `oraclectl` does.
 
 pub mod api;
-mod checking;
+pub mod audit;
 pub mod cli;
 pub mod client;
-pub mod config;
 pub mod control;
 pub mod ctl;
 pub mod dev;
-pub mod listen;
+pub mod ground;
 pub mod pieces;
-pub mod problem;
+pub mod platform;
+pub mod rules;
 pub mod run;
-pub mod secret;
-pub mod service;
-pub mod telemetry;
-pub mod upstreams;
+pub mod verdict;
+pub mod verification;

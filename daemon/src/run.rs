@@ -1,17 +1,18 @@
 //! The daemon's life: from the store to the sockets, and back in the opposite order.
 
 use crate::api;
-use crate::api::front::Front;
-use crate::checking::Checking;
-use crate::config::{Config, Flags, Limits, Provider, Storage};
 use crate::control;
-use crate::control::reload::reload;
-use crate::listen::refusal::REFUSALS_MAX;
-use crate::listen::{self, Bound, Bounds, Sockets};
-use crate::problem::hide_state_dir;
-use crate::service::Service;
-use crate::telemetry::LogLevel;
-use crate::upstreams::Upstreams;
+use crate::platform::api::front::Front;
+use crate::platform::checking::Checking;
+use crate::platform::config::{Config, Flags, Limits, Provider, Storage};
+use crate::platform::control::reload::reload;
+use crate::platform::listen;
+use crate::platform::listen::refusal::REFUSALS_MAX;
+use crate::platform::listen::{Bound, Bounds, Sockets};
+use crate::platform::problem::hide_state_dir;
+use crate::platform::service::Service;
+use crate::platform::telemetry::LogLevel;
+use crate::platform::upstreams::Upstreams;
 use anyhow::{Context, bail};
 use axum::Extension;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

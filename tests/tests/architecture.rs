@@ -228,7 +228,8 @@ fn the_readme_draws_the_arrows_that_the_code_has() {
 #[test]
 fn readme_names_every_configuration_key_event_and_problem_code() {
     let readme = read(&root().join("README.md"));
-    let config = serde_json::to_value(oracled::config::Config::default()).expect("it is plain data");
+    let config =
+        serde_json::to_value(oracled::platform::config::Config::default()).expect("it is plain data");
     for (key, value) in config.as_object().expect("it has keys") {
         let below: Vec<_> =
             value.as_object().into_iter().flatten().map(|(name, _)| format!("{key}.{name}")).collect();

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use oracled::client::Client;
-use oracled::config::Config;
+use oracled::platform::config::Config;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
 use oracled_domain::{DivergenceLevel, Label, Query, Tier, build_verdict_prompt};
 use oracled_tests::making::{

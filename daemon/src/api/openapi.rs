@@ -1,10 +1,11 @@
 //! `/openapi.json`: the routes' socket described.
 
-use super::{
-    cache, changes, crosscheck, health, metrics, oracles, query, records, rules, sessions, signals, sources,
-    verdicts, verify,
-};
-use crate::problem::MEDIA_TYPE;
+use crate::ground::api::{changes, query, records, signals, sources};
+use crate::platform::api::{health, metrics, oracles};
+use crate::platform::problem::MEDIA_TYPE;
+use crate::rules::api::rules;
+use crate::verdict::api::{cache, crosscheck, sessions, verdicts};
+use crate::verification::api::verify;
 use axum::Json;
 use utoipa::openapi::{Content, RefOr};
 use utoipa::{Modify, OpenApi};

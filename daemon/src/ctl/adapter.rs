@@ -3,7 +3,7 @@
 use super::document::{Document, how};
 use super::output::{by_whom, json, pairs};
 use super::{CtlError, Options, segment};
-use crate::control::document::Registered;
+use crate::platform::control::document::Registered;
 use hyper::Method;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::adapter::RegisteredAdapter;

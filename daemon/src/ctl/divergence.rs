@@ -4,7 +4,7 @@ use super::log::Since;
 use super::output::{json, pairs, table};
 use super::status::diverged;
 use super::{CtlError, Options, segment};
-use crate::control::divergence::Divergences;
+use crate::verdict::control::divergence::Divergences;
 use hyper::Method;
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel};
 use oracled_domain::{DivergenceLevel, Label};

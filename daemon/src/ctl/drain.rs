@@ -2,7 +2,7 @@
 
 use super::output::json;
 use super::{CtlError, Options};
-use crate::control::drain::Drained;
+use crate::platform::control::drain::Drained;
 use hyper::Method;
 use std::io::Write;
 

@@ -4,7 +4,7 @@ use super::look::Look;
 use super::output::{by_whom, json, pairs, table};
 use super::verify::{show, words};
 use super::{CtlError, Options, segment};
-use crate::control::execution::{Decision, Explained};
+use crate::verification::control::execution::{Decision, Explained};
 use hyper::Method;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::{Call, EnvelopeKind, Inputs, Stage, decide};

@@ -3,8 +3,8 @@
 use super::document::{Document, how};
 use super::output::{json, pairs, table};
 use super::{CtlError, Options, segment};
-use crate::control::document::Registered;
-use crate::control::freshness::Standing;
+use crate::ground::control::freshness::Standing;
+use crate::platform::control::document::Registered;
 use hyper::Method;
 use oracled_domain::base::moment::span;
 use oracled_domain::ground::freshness::{AxisFreshness, FreshnessPolicy};

@@ -2,7 +2,7 @@
 
 use super::output::{json, table};
 use super::{CtlError, Options, segment};
-use crate::control::health::{Order, Probed, Steered};
+use crate::platform::control::health::{Order, Probed, Steered};
 use hyper::Method;
 use oracled_actors::upstream::oracle_health::Action;
 use oracled_domain::verdict::health::{HealthStatus, Status};

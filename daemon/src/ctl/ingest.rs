@@ -6,9 +6,9 @@ mod upload;
 
 use super::output::{csv, json, table};
 use super::{CtlError, Options, segment};
-use crate::control::run::Seen;
-use crate::control::source::Reason;
-use crate::control::upkeep::Pulled;
+use crate::ground::control::run::Seen;
+use crate::ground::control::source::Reason;
+use crate::ground::control::upkeep::Pulled;
 use hyper::Method;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::{Run, RunState};

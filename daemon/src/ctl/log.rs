@@ -5,8 +5,8 @@ mod verification;
 
 use super::output::{harmless, on_one_line};
 use super::{CtlError, Options, answer_lines, segment};
+use crate::audit::control::log::LIMIT_MAX;
 use crate::client::{Client, ClientError};
-use crate::control::log::LIMIT_MAX;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Event;

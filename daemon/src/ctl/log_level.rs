@@ -2,7 +2,7 @@
 
 use super::output::json;
 use super::{CtlError, Options};
-use crate::control::log_level::Level;
+use crate::platform::control::log_level::Level;
 use hyper::Method;
 use std::io::Write;
 

@@ -3,8 +3,8 @@
 use super::document::{Document, how};
 use super::output::{json, table};
 use super::{CtlError, Options, segment};
-use crate::control::document::Registered;
-use crate::control::ontology::Listed;
+use crate::ground::control::ontology::Listed;
+use crate::platform::control::document::Registered;
 use hyper::Method;
 use oracled_domain::base::moment::span;
 use oracled_domain::ground::id::OntologyId;

@@ -2,7 +2,7 @@
 
 use super::output::{json, table};
 use super::{CtlError, Options, segment};
-use crate::control::outbox::{Action, LIMIT_MAX, Order, Page};
+use crate::verdict::control::outbox::{Action, LIMIT_MAX, Order, Page};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_domain::MailId;

@@ -3,8 +3,8 @@
 use super::document::{Document, how};
 use super::output::{by_whom, json, pairs, table};
 use super::{CtlError, Options, segment};
-use crate::control::document::Registered;
-use crate::control::pipeline;
+use crate::ground::control::pipeline;
+use crate::platform::control::document::Registered;
 use hyper::Method;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::pipeline::RegisteredPipeline;

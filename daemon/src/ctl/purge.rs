@@ -2,7 +2,7 @@
 
 use super::output::json;
 use super::{CtlError, Options, segment};
-use crate::control::purge::Purged;
+use crate::verdict::control::purge::Purged;
 use hyper::Method;
 use std::io::Write;
 

@@ -5,7 +5,7 @@ mod joined;
 use super::look::{Look, text};
 use super::output::{csv_of, json, left_out, limit, on_one_line, pairs};
 use super::{CtlError, Options};
-use crate::api::sources::ListedSource;
+use crate::ground::api::sources::ListedSource;
 use comfy_table::Table;
 use hyper::Method;
 use jiff::Timestamp;

@@ -2,7 +2,7 @@
 
 use super::output::{json, pairs};
 use super::{CtlError, Options, segment};
-use crate::api::sessions::KnownSession;
+use crate::verdict::api::sessions::KnownSession;
 use hyper::{Method, StatusCode};
 use oracled_domain::Tier;
 use serde_json::{Map, Value};

@@ -2,7 +2,7 @@
 
 use super::output::{csv, json, left_out, limit, table};
 use super::{CtlError, Options, ingest};
-use crate::control::rejects::{LIMIT_MAX, Page};
+use crate::ground::control::rejects::{LIMIT_MAX, Page};
 use hyper::Method;
 use oracled_domain::ground::rejection::{Reject, Rule};
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use super::output::json;
 use super::{CtlError, Options};
-use crate::control::reload::Reloaded;
+use crate::platform::control::reload::Reloaded;
 use hyper::Method;
 use std::io::Write;
 

@@ -2,7 +2,7 @@
 
 use super::output::{json, pairs};
 use super::{CtlError, Options, segment};
-use crate::control::session::{CorrectRequest, SessionReport};
+use crate::verdict::control::session::{CorrectRequest, SessionReport};
 use hyper::Method;
 use oracled_domain::Sha256Hex;
 use std::io::Write;

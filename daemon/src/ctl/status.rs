@@ -2,7 +2,7 @@
 
 use super::output::{json, pairs};
 use super::{CtlError, Options};
-use crate::control::status::Status;
+use crate::platform::control::status::Status;
 use hyper::Method;
 use oracled_domain::verdict::divergence::Variance;
 use std::io::Write;

@@ -3,8 +3,8 @@
 use super::document::{Document, how};
 use super::output::{by_whom, json, pairs, table};
 use super::{CtlError, Options, segment};
-use crate::control::document::Registered;
-use crate::control::workflow;
+use crate::platform::control::document::Registered;
+use crate::verification::control::workflow;
 use hyper::Method;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::workflow::RegisteredWorkflow;

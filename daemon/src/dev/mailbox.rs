@@ -1,7 +1,7 @@
 //! A mail service without mail: a server on the loopback that takes mails as the mail service does and keeps each as a
 //! file.
 
-use crate::config;
+use crate::platform::config;
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Json, State};

@@ -1,6 +1,6 @@
 //! A model without a model: a server on the loopback that speaks Gemini's wire and says what a real model said.
 
-use crate::config;
+use crate::platform::config;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};

@@ -3,8 +3,8 @@
 
 use super::mailbox::Mailbox;
 use super::model::RecordedModel;
-use crate::config::{Config, Flags, Mail, Model as ModelConfig};
-use crate::upstreams::Upstreams;
+use crate::platform::config::{Config, Flags, Mail, Model as ModelConfig};
+use crate::platform::upstreams::Upstreams;
 use anyhow::Context;
 use oracled_actors::Clock;
 use oracled_domain::verdict::health::HealthConfig;

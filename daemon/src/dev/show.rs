@@ -3,10 +3,10 @@
 use super::mailbox::Kept;
 use super::step::{Socket, Step};
 use crate::client::Answer;
-use crate::control::divergence::Divergences;
 use crate::ctl::divergence::counted;
 use crate::ctl::log::for_people;
 use crate::ctl::output::on_one_line;
+use crate::verdict::control::divergence::Divergences;
 use oracled_actors::ground::queries::ChangesPage;
 use oracled_domain::verdict::health::HealthStatus;
 use serde_json::Value;

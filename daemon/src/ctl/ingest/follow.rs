@@ -1,8 +1,8 @@
 //! A run that is watched until it ends.
 
 use super::{seen, show};
-use crate::control::run::Seen;
 use crate::ctl::{CtlError, Options};
+use crate::ground::control::run::Seen;
 use indicatif::{ProgressBar, ProgressStyle};
 use oracled_actors::Clock;
 use oracled_actors::ground::ingestion::RunProgress;

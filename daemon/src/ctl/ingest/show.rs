@@ -1,8 +1,8 @@
 //! Runs, as people and as programs see them.
 
-use crate::control::run::Seen;
 use crate::ctl::CtlError;
 use crate::ctl::output::{by_whom, on_one_line, pairs, short};
+use crate::ground::control::run::Seen;
 use oracled_actors::ground::ingestion::{Phase, RunProgress};
 use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::gates::Effect;

@@ -2,9 +2,9 @@
 
 use super::follow;
 use crate::client::{Answer, Client, ClientError, PATIENCE};
-use crate::control::ingest::Ingested;
 use crate::ctl::output::json;
 use crate::ctl::{CtlError, Options, lines, problem, segment};
+use crate::ground::control::ingest::Ingested;
 use crate::pieces::{Pieces, Sender};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::PipelineId;

@@ -3,7 +3,7 @@
 use super::super::CtlError;
 use super::super::output::{by_whom, on_one_line, pairs, shortened, table};
 use super::super::verify::words;
-use crate::control::review::Listed;
+use crate::verification::control::review::Listed;
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::review::{Dismissed, Resolved, ReviewState, Revoked};

@@ -1,7 +1,7 @@
 //! A case: one request of an evaluation with what is wanted of it.
 
 use super::super::lines::{TooLong, reason};
-use crate::problem::Problem;
+use crate::platform::problem::Problem;
 use bytes::Bytes;
 use oracled_domain::rules::{RuleId, Verdict};
 use serde::{Deserialize, Deserializer, Serialize};

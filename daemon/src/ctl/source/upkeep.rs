@@ -2,10 +2,10 @@
 
 use super::path;
 use crate::client::{Answer, Client};
-use crate::control::source::CheckedSource;
-use crate::control::upkeep::{PruneOrder, VerifyOrder};
 use crate::ctl::output::{count, json, on_one_line, short};
 use crate::ctl::{CtlError, Options, answer_lines, lines};
+use crate::ground::control::source::CheckedSource;
+use crate::ground::control::upkeep::{PruneOrder, VerifyOrder};
 use hyper::Method;
 use oracled_actors::ground::ingestion::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
 use oracled_domain::base::moment::Moment;

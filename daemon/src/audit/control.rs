@@ -1,0 +1,3 @@
+//! On the control socket.
+
+pub mod log;

@@ -1,0 +1,4 @@
+//! Ground truth.
+
+pub mod api;
+pub mod control;

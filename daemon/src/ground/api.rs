@@ -1,0 +1,7 @@
+//! On the routes' socket.
+
+pub mod changes;
+pub mod query;
+pub mod records;
+pub mod signals;
+pub mod sources;

@@ -1,0 +1,52 @@
+//! `POST /v1/query`: what a registered source says.
+
+use crate::platform::api::held::Held;
+use crate::platform::api::held::document;
+use crate::platform::api::request::JsonBody;
+use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::service::Service;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use hyper::StatusCode;
+use oracled_actors::ground::queries::{Page, StillWaiting};
+use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+/// Answers a query of a source, with how fresh the answer is.
+///
+/// # Errors
+/// A [`Problem`] where the query cannot be meant, the source does not answer, or what it says is too old.
+#[utoipa::path(
+    post,
+    path = "/v1/query",
+    request_body = OracleQuery,
+    responses(
+        (status = 200, description = "`{query_id, oracle_id, response: {records, provenance?, query_metadata, cursor, warnings?, explain?}}`. In a record's `axes` every requested axis is present, as null where the record has no value", body = Object),
+        (status = "4XX", description = "The query is refused", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be answered for now", body = ProblemDocument),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    Extension(still_waiting): Extension<StillWaiting>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let asked = body.parse::<OracleQuery>()?;
+    let queries = service.system.queries.clone();
+    let held = service.work(async move {
+        let Page { answer, room } = queries.page(asked, still_waiting).await?;
+        if room.is_none() {
+            return Ok(Held::new(json(&answer), None));
+        }
+        // a long one keeps others waiting while it becomes text
+        let held = spawn_blocking(move || Held::new(json(&answer), room)).await;
+        held.map_err(|error| Problem::Internal(error.to_string()))
+    });
+    Ok(document(StatusCode::OK, held.await?))
+}
+
+fn json(answer: &QueryAnswer) -> Vec<u8> {
+    serde_json::to_vec(answer).expect("an answer is plain data with text for keys")
+}

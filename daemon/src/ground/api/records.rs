@@ -1,0 +1,86 @@
+//! `GET /v1/records/{record_id}` and its provenance: one record of a source, whatever has become of it since.
+
+use crate::platform::problem::{GroundProblem, Problem, ProblemDocument};
+use crate::platform::service::Service;
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use oracled_actors::ground::queries::{RecordAnswer, RecordError};
+use oracled_domain::ground::provenance::ProvenanceRecord;
+use std::sync::Arc;
+
+/// A record by its id, with when it is or was valid, and how fresh it is.
+///
+/// # Errors
+/// `record_unknown`, `source_silent`, `source_stale`.
+#[utoipa::path(
+    get,
+    path = "/v1/records/{record_id}",
+    params(("record_id" = String, Path, description = "As a query gives it")),
+    responses(
+        (status = 200, description = "The record with all its axes, where it stands, and how fresh it is", body = Object),
+        (status = "4XX", description = "There is none, or its source does not answer", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be told for now, or is too old", body = ProblemDocument),
+    ),
+)]
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    record_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<RecordAnswer>, Problem> {
+    let (record_id, queries) = (named(record_id)?, service.system.queries.clone());
+    Ok(Json(service.work(async move { Ok(queries.record(&record_id).await?) }).await?))
+}
+
+/// The provenance of a record whose source answers.
+///
+/// # Errors
+/// `record_unknown`, `source_silent`.
+#[utoipa::path(
+    get,
+    path = "/v1/records/{record_id}/provenance",
+    params(("record_id" = String, Path, description = "As a query gives it")),
+    responses(
+        (status = 200, description = "The RFC's provenance record, and where the raw record lies", body = Object),
+        (status = "4XX", description = "There is no such record, or its source does not answer", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
+    ),
+)]
+pub async fn provenance(
+    State(service): State<Arc<Service>>,
+    record_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ProvenanceRecord>, Problem> {
+    let (record_id, queries) = (named(record_id)?, service.system.queries.clone());
+    Ok(Json(service.work(async move { Ok(queries.provenance(&record_id).await?) }).await?))
+}
+
+/// `GET /v1/records/{record_id}/provenance` of the administrators' socket: the same, whether its source answers or not.
+///
+/// # Errors
+/// `record_unknown`.
+pub async fn recorded_provenance(
+    State(service): State<Arc<Service>>,
+    record_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ProvenanceRecord>, Problem> {
+    let (record_id, queries) = (named(record_id)?, service.system.queries.clone());
+    Ok(Json(service.work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?))
+}
+
+/// The id that a path names.
+fn named(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+    // escapes that are no UTF-8
+    let Path(record_id) = record_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    Ok(record_id)
+}
+
+impl From<RecordError> for Problem {
+    fn from(error: RecordError) -> Self {
+        let told = error.to_string();
+        match error {
+            RecordError::Unknown(_) => GroundProblem::RecordUnknown(told).into(),
+            RecordError::Silent(_) => GroundProblem::SourceSilent(told).into(),
+            RecordError::Stale(_) => GroundProblem::SourceStale(told).into(),
+            RecordError::Store(error) => error.into(),
+            RecordError::Unlogged(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `POST /v1/signals/{…}`, or any other path that a freshness policy names: a source tells that what it has said is not to
+//! be relied on any more.
+
+use crate::platform::api::request::PATHS;
+use crate::platform::api::request::{JsonBody, discard};
+use crate::platform::api::signal_rate::SIGNALS_PER_WINDOW;
+use crate::platform::problem::{GroundProblem, Problem, ProblemDocument};
+use crate::platform::secret::of_file;
+use crate::platform::service::Service;
+use axum::extract::{Request, State};
+use axum::{Extension, Json};
+use hyper::{Method, Uri};
+use oracled_actors::ground::registry::Invalidate;
+use oracled_actors::platform::clock::monotonic;
+use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::ground::freshness::InvalidationTrigger;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::{Peer, Sha256Hex};
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
+const SIGNATURE: &str = "x-hub-signature-256";
+
+/// The sources that a signal was about.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Invalidated {
+    /// Their ids.
+    invalidated: Vec<SourceId>,
+}
+
+/// Takes a signal: every source whose freshness policy names this path as an `upstream_signal` is stale from now on.
+///
+/// # Errors
+/// `signal_unknown` where no policy names it; `signal_forbidden`, `signal_rate_limited`; where the entry cannot be committed, and then nothing changes.
+#[utoipa::path(
+    post,
+    path = "/v1/signals/{name}",
+    params(("name" = String, Path, description = "The rest of the path that a policy names; may hold slashes")),
+    responses(
+        (status = 200, description = "Which sources are stale now", body = Invalidated),
+        (status = 403, description = "`signal_forbidden`: the policy has a secret, and `X-Hub-Signature-256` is not the body's HMAC under it", body = ProblemDocument),
+        (status = 429, description = "`signal_rate_limited`: more than 10 within a minute, with `Retry-After`", body = ProblemDocument),
+        (status = "4XX", description = "No policy names the path", body = ProblemDocument),
+        (status = "5XX", description = "It could not be written down", body = ProblemDocument),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    uri: Uri,
+    request: Request,
+) -> Result<Json<Invalidated>, Problem> {
+    let named = named_by(&service, uri.path())?;
+    if named.is_empty() {
+        discard(&mut request.into_body()).await;
+        let told = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
+        return Err(GroundProblem::SignalUnknown(told).into());
+    }
+    take(&service, named, uri.path(), request, peer).await
+}
+
+/// What comes in at a path that is nobody else's: a signal, where a policy has a webhook there.
+///
+/// # Errors
+/// `not_found` where it has not; where the entry cannot be committed, and then nothing changes.
+pub async fn elsewhere(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    method: Method,
+    uri: Uri,
+    request: Request,
+) -> Result<Json<Invalidated>, Problem> {
+    let named = named_by(&service, uri.path())?;
+    if method == Method::POST && !named.is_empty() {
+        return take(&service, named, uri.path(), request, peer).await;
+    }
+    discard(&mut request.into_body()).await;
+    Err(if named.is_empty() { Problem::NotFound(PATHS) } else { Problem::MethodNotAllowed(PATHS) })
+}
+
+/// A source whose policy names a path, and the file with the secret of its signals.
+struct Named {
+    oracle_id: SourceId,
+    secret_file: Option<PathBuf>,
+}
+
+/// Takes a signal for those of the sources whose secret it is signed under, or that have none.
+async fn take(
+    service: &Arc<Service>,
+    named: Vec<Named>,
+    path: &str,
+    request: Request,
+    peer: Peer,
+) -> Result<Json<Invalidated>, Problem> {
+    let signature = request.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
+    let signature = signature.and_then(|text| text.strip_prefix("sha256=")?.parse::<Sha256Hex>().ok());
+    let body = JsonBody::of_any_type(request, service).await?;
+    let mut signed = Vec::new();
+    for Named { oracle_id, secret_file } in named {
+        let is_signed = match secret_file {
+            None => true,
+            Some(file) => {
+                // the secret may be replaced while the daemon runs; without it nothing is taken
+                let secret = of_file("`secret_file`", &file).map_err(|error| {
+                    tracing::error!(%oracle_id, %error, "cannot read the secret of a freshness policy");
+                    Problem::Internal("the secret of a freshness policy cannot be read".into())
+                })?;
+                let key = secret.expose_secret().as_bytes();
+                signature.as_ref().is_some_and(|signature| signature.is_keyed(key, body.text()))
+            }
+        };
+        signed.extend(is_signed.then_some(oracle_id));
+    }
+    if signed.is_empty() {
+        let told = format!(
+            "the signal at {path} is not signed under the secret of its freshness policy; send \
+             `X-Hub-Signature-256: sha256=` and the HMAC-SHA-256 of the body in hexadecimal digits"
+        );
+        return Err(GroundProblem::SignalForbidden(told).into());
+    }
+    service.signal_rate.take(path, monotonic()).map_err(|wait| GroundProblem::SignalRateLimited {
+        path: path.to_owned(),
+        limit: SIGNALS_PER_WINDOW,
+        retry_after_s: wait.as_secs() + 1,
+    })?;
+    invalidate(service, signed, path, peer).await
+}
+
+/// The sources whose policies have a webhook at `path`; the one that every source has without its own names none.
+fn named_by(service: &Service, path: &str) -> Result<Vec<Named>, Problem> {
+    let secret_of = |trigger: &InvalidationTrigger| match trigger {
+        InvalidationTrigger::UpstreamSignal { webhook, secret_file } if webhook == path => {
+            Some(secret_file.clone())
+        }
+        _ => None,
+    };
+    let named = service.system.store.sources()?.into_iter().filter_map(|state| {
+        let triggers = state.policy.iter().flat_map(|policy| &policy.invalidation_triggers);
+        let secrets: Vec<_> = triggers.filter_map(secret_of).collect();
+        // a path that is named twice is protected if either has a secret
+        let secret_file = secrets.iter().flatten().next().cloned();
+        let oracle_id = state.entry.registration.oracle_id;
+        (!secrets.is_empty()).then_some(Named { oracle_id, secret_file })
+    });
+    Ok(named.collect())
+}
+
+/// Declares each of the sources stale, also where that fails for one of them; whoever has sent the signal is told so, and
+/// sends it again.
+async fn invalidate(
+    service: &Arc<Service>,
+    named: Vec<SourceId>,
+    path: &str,
+    peer: Peer,
+) -> Result<Json<Invalidated>, Problem> {
+    let registry = service.system.registry.clone();
+    let detail = format!("signal at {path}");
+    let invalidated = service.work(async move {
+        let mut failed = Ok(());
+        for oracle_id in &named {
+            let (trigger, detail) = (InvalidationCause::UpstreamSignal, detail.clone());
+            let order = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer };
+            let done = registry.ask(order).await.map_err(Problem::from);
+            failed = failed.and(done.and_then(|done| done.map_err(Problem::from)));
+        }
+        failed.map(|()| named)
+    });
+    Ok(Json(Invalidated { invalidated: invalidated.await? }))
+}

@@ -1,0 +1,60 @@
+//! `GET /v1/sources`: who may be asked.
+
+use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::service::Service;
+use axum::Json;
+use axum::extract::State;
+use oracled_domain::ground::source::{SourceRegistryEntry, Standing};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A source and whether it answers.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ListedSource {
+    /// Its entry in the registry.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    pub entry: SourceRegistryEntry,
+    /// The axes that say which real thing a record speaks of, in the order of its ontology.
+    pub identity: Vec<String>,
+    /// Whether it answers now.
+    pub answers: bool,
+    /// Why not, or until when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// How many statements are stored of it: what each release says of each record.
+    pub statements: u64,
+    /// What they take on the disk, in bytes.
+    pub size_bytes: u64,
+}
+
+/// Every registered source, in the order of their ids.
+///
+/// # Errors
+/// Where the store cannot be read.
+#[utoipa::path(
+    get,
+    path = "/v1/sources",
+    responses(
+        (status = 200, description = "The registry's entries, each with whether it answers", body = Vec<ListedSource>),
+        (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
+    ),
+)]
+pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<ListedSource>>, Problem> {
+    let now = service.system.clock.now();
+    let store = &service.system.store;
+    let listed = store.sources()?.into_iter().map(|state| {
+        let known = store.ontology(&state.entry.registration.ontology)?;
+        let axes = known.iter().flat_map(|(ontology, _)| ontology.identity());
+        let identity = axes.map(|axis| axis.axis.clone()).collect();
+        let (answers, note) = match state.entry.standing(now) {
+            Standing::Answers => (true, None),
+            Standing::AnswersWithWarning(note) => (true, Some(note)),
+            Standing::Silent(note) => (false, Some(note)),
+        };
+        let statements = state.files.iter().map(|file| file.statements).sum();
+        let size_bytes = state.files.iter().map(|file| file.size_bytes).sum();
+        Ok(ListedSource { entry: state.entry, identity, answers, note, statements, size_bytes })
+    });
+    listed.collect::<Result<_, Problem>>().map(Json)
+}

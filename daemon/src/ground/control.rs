@@ -1,0 +1,11 @@
+//! On the control socket.
+
+pub mod adapter;
+pub mod freshness;
+pub mod ingest;
+pub mod ontology;
+pub mod pipeline;
+pub mod rejects;
+pub mod run;
+pub mod source;
+pub mod upkeep;

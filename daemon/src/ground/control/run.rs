@@ -1,0 +1,217 @@
+//! `/v1/runs`: what was ingested, what is, and what came of it.
+
+use super::source;
+use crate::platform::api::request::Unasked;
+use crate::platform::control::document::Document;
+use crate::platform::control::order::act;
+use crate::platform::problem::Problem;
+use crate::platform::problem::ground::GroundProblem;
+use crate::platform::service::Service;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::{Extension, Json};
+use hyper::StatusCode;
+use oracled_actors::ground::ingestion::{Approve, Cancel, Discard, RunProgress, Running, Undo};
+use oracled_domain::base::digest::is_digit;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::run::Run;
+use oracled_domain::{Peer, Sha256Hex};
+use oracled_store::Store;
+use oracled_store::ground::state::{Completed, SourceState};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The most runs in one answer.
+pub const LIMIT_MAX: usize = 1000;
+/// So many without being asked.
+const LIMIT_DEFAULT: usize = 100;
+/// A run may be named by so many of its first digits, and more, where that is unique.
+const DIGITS_MIN: usize = 8;
+
+/// Which runs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// Only those of this source.
+    oracle_id: Option<SourceId>,
+    /// How many at the most.
+    limit: Option<usize>,
+}
+
+/// A run, and how far it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Seen {
+    /// The run.
+    pub run: Run,
+    /// How far it is, while it goes on.
+    pub progress: Option<RunProgress>,
+    /// The run that undid it; null if it was not undone.
+    pub undone_by: Option<Sha256Hex>,
+}
+
+impl Seen {
+    /// A run that was just changed, and so was not undone.
+    fn changed(run: Run) -> Self {
+        Self { run, progress: None, undone_by: None }
+    }
+}
+
+/// The runs asked for, the latest first.
+///
+/// # Errors
+/// `InvalidRequest` where the question is not understood; `SourceUnknown`.
+pub async fn list(
+    State(service): State<Arc<Service>>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Json<Vec<Seen>>, Problem> {
+    let Query(Asked { oracle_id, limit }) =
+        asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let limit = limit.unwrap_or(LIMIT_DEFAULT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(Problem::InvalidRequest(format!("`limit` is {limit}; allowed: 1 to {LIMIT_MAX}")));
+    }
+    if let Some(oracle_id) = &oracle_id {
+        source::known(&service, oracle_id)?;
+    }
+    // asked first: a run that ends meanwhile is then shown with its end, and none as going on that does not
+    let running = service.system.ingestion.ask(Running).await?;
+    let mut runs = service.system.store.runs()?;
+    runs.retain(|run| oracle_id.as_ref().is_none_or(|oracle_id| run.oracle_id == *oracle_id));
+    runs.sort_by_key(|run| Reverse(run.started_at));
+    runs.truncate(limit);
+    let mut sources = BTreeMap::new();
+    for run in &runs {
+        if !sources.contains_key(&run.oracle_id) {
+            sources.insert(run.oracle_id.clone(), service.system.store.source(&run.oracle_id)?);
+        }
+    }
+    let source = |run: &Run| sources.get(&run.oracle_id).and_then(Option::as_ref).map(|(source, _)| source);
+    Ok(Json(runs.into_iter().map(|run| seen(source(&run), run, &running)).collect()))
+}
+
+/// A run.
+///
+/// # Errors
+/// `RunUnknown`; `InvalidRequest` where the path names none, or several.
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    run_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Seen>, Problem> {
+    let running = service.system.ingestion.ask(Running).await?;
+    let store = &service.system.store;
+    let run = known(store, run_id)?;
+    let source = store.source(&run.oracle_id)?.map(|(source, _)| source);
+    Ok(Json(seen(source.as_ref(), run, &running)))
+}
+
+/// Has a run end: 202, and nothing of it becomes visible unless it is about to.
+///
+/// # Errors
+/// `RunUnknown`, `RunNotRunning`; `InvalidRequest` where the path names none, or several.
+pub async fn cancel(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    run_id: Result<Path<String>, PathRejection>,
+    _: Unasked,
+) -> Result<(StatusCode, Json<Seen>), Problem> {
+    act(async move {
+        let run = known(&service.system.store, run_id)?;
+        let running = service.system.ingestion.ask(Running).await?;
+        service.system.ingestion.ask(Cancel { run_id: run.run_id.clone(), peer }).await??;
+        Ok((StatusCode::ACCEPTED, Json(seen(None, run, &running))))
+    })
+    .await
+}
+
+/// Approves a held run: 202, and its payload is read again and its records become visible.
+///
+/// # Errors
+/// `RunUnknown`, `RunNotHeld`, `RunBusy`; `VersionKnown` if another run has read its version since; `InvalidRequest` if
+/// the path does not name exactly one run, or the reason is missing.
+pub async fn approve(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    run_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<(StatusCode, Json<Seen>), Problem> {
+    let reason = source::reason(&document)?;
+    act(async move {
+        let run_id = known(&service.system.store, run_id)?.run_id;
+        let run = service.system.ingestion.ask(Approve { run_id, reason, peer }).await??;
+        Ok((StatusCode::ACCEPTED, Json(Seen::changed(run))))
+    })
+    .await
+}
+
+/// Discards a held run.
+///
+/// # Errors
+/// `RunUnknown`, `RunNotHeld`; `InvalidRequest` if the path does not name exactly one run, or the reason is missing.
+pub async fn discard(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    run_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<Seen>, Problem> {
+    let reason = source::reason(&document)?;
+    act(async move {
+        let run_id = known(&service.system.store, run_id)?.run_id;
+        let run = service.system.ingestion.ask(Discard { run_id, reason, peer }).await??;
+        Ok(Json(Seen::changed(run)))
+    })
+    .await
+}
+
+/// Takes a completed run back. Returns the new run that does so, which can itself be undone.
+///
+/// # Errors
+/// `RunUnknown`, `RunNotInForce`, `RunBusy`; `InvalidRequest` if the path does not name exactly one run, or the reason
+/// is missing.
+pub async fn undo(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    run_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<Seen>, Problem> {
+    let reason = source::reason(&document)?;
+    act(async move {
+        let run_id = known(&service.system.store, run_id)?.run_id;
+        let run = service.system.ingestion.ask(Undo { run_id, reason, peer }).await??;
+        Ok(Json(Seen::changed(run)))
+    })
+    .await
+}
+
+/// The run that a path names by its id, or by the first digits of it.
+pub(crate) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) -> Result<Run, Problem> {
+    let Path(digits) = run_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
+        let told = format!(
+            "a run is named by its id, or by {DIGITS_MIN} or more of its first digits: lower-case hexadecimal ones"
+        );
+        return Err(Problem::InvalidRequest(told));
+    }
+    let unknown = || Problem::from(GroundProblem::RunUnknown(digits.clone()));
+    let ids = store.runs_with_prefix(&digits)?;
+    if ids.len() > 1 {
+        let told = format!("there are several runs whose ids begin with {digits}; name more digits");
+        return Err(Problem::InvalidRequest(told));
+    }
+    let run_id = ids.first().and_then(|run_id| run_id.parse().ok()).ok_or_else(unknown)?;
+    Ok(store.run(&run_id)?.ok_or_else(unknown)?.0)
+}
+
+/// The current state of a run, and the run that undid it.
+fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> Seen {
+    let progress = running.iter().find(|progress| progress.run_id == run.run_id);
+    // one that was looked at before its end was committed goes on no more
+    let progress = progress.filter(|_| run.ended_at.is_none()).cloned();
+    let is_this = |completed: &&Completed| completed.run_id == run.run_id;
+    let undone_by = source.and_then(|source| {
+        let completed = source.completed.iter().find(is_this)?;
+        Some(source.undone_by(completed.release.run)?.run_id.clone())
+    });
+    Seen { run, progress, undone_by }
+}

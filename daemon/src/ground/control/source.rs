@@ -1,0 +1,180 @@
+//! `/v1/sources`: who may be asked, and how far to trust them.
+
+use crate::platform::control::document::{Document, Registered, check_named};
+use crate::platform::control::order::{act, named};
+use crate::platform::problem::Problem;
+use crate::platform::problem::ground::GroundProblem;
+use crate::platform::service::Service;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use oracled_actors::ground::registry::{Confirm, Invalidate, RegisterSource, Review, ReviewSource};
+use oracled_domain::Peer;
+use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::base::blank::is_blank;
+use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
+use oracled_store::ground::checked::SourceCheck;
+use oracled_store::ground::state::SourceState;
+use oracled_store::ground::verify::CheckProgress;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The longest reason for an invalidation or a confirmation, in bytes: it stands in the log.
+const REASON_MAX_BYTES: usize = 1024;
+
+/// A source with its checks.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CheckedSource {
+    /// The source.
+    #[serde(flatten)]
+    pub entry: SourceRegistryEntry,
+    /// The last completed check; null before the first one.
+    pub last_check: Option<SourceCheck>,
+    /// The progress of the check that a caller waits for; null if no caller does.
+    pub checking: Option<CheckProgress>,
+}
+
+/// What is to become of a source.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// It answers from now on; a deprecation is taken back.
+    Approve {},
+    /// It answers until then, which lies at least 90 days ahead.
+    Deprecate(Moment),
+}
+
+/// Why what a source has said is to count as stale, or not any more.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reason {
+    /// In words, for the log.
+    pub reason: String,
+}
+
+/// Every source without its versions, in the order of their ids.
+///
+/// # Errors
+/// Where the store cannot be read.
+pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<SourceRegistryEntry>>, Problem> {
+    let sources = service.system.store.sources()?;
+    Ok(Json(sources.iter().map(|state| state.entry.without_history()).collect()))
+}
+
+/// A source, with its last check and the check in progress.
+///
+/// # Errors
+/// `SourceUnknown`.
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    oracle_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<CheckedSource>, Problem> {
+    let oracle_id = named(oracle_id)?;
+    let entry = known(&service, &oracle_id)?.entry;
+    let last_check = service.system.store.source_check(&oracle_id)?;
+    Ok(Json(CheckedSource { entry, last_check, checking: service.checks.get(&oracle_id) }))
+}
+
+/// Registers a source, or describes one otherwise.
+///
+/// # Errors
+/// `InvalidDocument`, `OntologyUnknown`; `DocumentFixed` where its records depend on what would change; where the entry
+/// cannot be committed, and then nothing changes.
+pub async fn put(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<Registered<SourceRegistryEntry>>, Problem> {
+    let oracle_id: SourceId = named(oracle_id)?;
+    let registration: Box<Registration> = document.read()?;
+    check_named("oracle_id", &oracle_id, &registration.oracle_id)?;
+    act(async move {
+        let registered = service.system.registry.ask(RegisterSource { registration, peer }).await??;
+        Ok(Json(registered.into()))
+    })
+    .await
+}
+
+/// Lets a source answer, or tells when it will cease to.
+///
+/// # Errors
+/// `SourceUnknown`, `ReviewRefused`, `InvalidRequest`; where the entry cannot be committed, and then nothing changes.
+pub async fn review(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<SourceRegistryEntry>, Problem> {
+    let oracle_id = named(oracle_id)?;
+    let review = match document.read()? {
+        Order::Approve {} => Review::Approve,
+        Order::Deprecate(Moment(date)) => Review::Deprecate(date),
+    };
+    act(async move {
+        Ok(Json(service.system.registry.ask(ReviewSource { oracle_id, review, peer }).await??))
+    })
+    .await
+}
+
+/// Declares all that a source has said stale, until a run follows. Answers the source.
+///
+/// # Errors
+/// `SourceUnknown`, `InvalidRequest`; where the entry cannot be committed, and then nothing changes.
+pub async fn invalidate(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<SourceRegistryEntry>, Problem> {
+    let oracle_id: SourceId = named(oracle_id)?;
+    let detail = reason(&document)?;
+    act(async move {
+        let trigger = InvalidationCause::Manual;
+        let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer };
+        service.system.registry.ask(invalidate).await??;
+        Ok(Json(known(&service, &oracle_id)?.entry))
+    })
+    .await
+}
+
+/// Takes back that all that a source has said counts as stale. Answers the source.
+///
+/// # Errors
+/// `SourceUnknown`, `InvalidRequest`, `NotInvalidated`; where the entry cannot be committed, and then nothing changes.
+pub async fn confirm(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<SourceRegistryEntry>, Problem> {
+    let oracle_id: SourceId = named(oracle_id)?;
+    let detail = reason(&document)?;
+    act(async move {
+        service.system.registry.ask(Confirm { oracle_id: oracle_id.clone(), detail, peer }).await??;
+        Ok(Json(known(&service, &oracle_id)?.entry))
+    })
+    .await
+}
+
+/// What a document gives as the reason.
+pub(crate) fn reason(document: &Document) -> Result<String, Problem> {
+    let Reason { reason } = document.read()?;
+    if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {
+        let told = format!(
+            "`reason` has {} bytes; it must hold visible text of at most {REASON_MAX_BYTES} bytes",
+            reason.len()
+        );
+        return Err(Problem::InvalidRequest(told));
+    }
+    Ok(reason)
+}
+
+/// A source as the store has it.
+pub(crate) fn known(service: &Service, oracle_id: &SourceId) -> Result<SourceState, Problem> {
+    let known = service.system.store.source(oracle_id)?;
+    let unknown = || GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered"));
+    Ok(known.ok_or_else(unknown)?.0)
+}

@@ -1,0 +1,12 @@
+//! What every route needs: the listeners, configuration, problems, and the service that routes call.
+
+pub mod api;
+pub(crate) mod checking;
+pub mod config;
+pub mod control;
+pub mod listen;
+pub mod problem;
+pub mod secret;
+pub mod service;
+pub mod telemetry;
+pub mod upstreams;

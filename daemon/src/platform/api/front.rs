@@ -1,0 +1,136 @@
+//! What happens to every request before and behind its handler: an id, bounds on headers and time, and an answer
+//! even where the handler panics.
+
+use crate::platform::config::Limits;
+use crate::platform::problem::Problem;
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use oracled_actors::ground::queries::StillWaiting;
+use oracled_actors::platform::caller::called_by;
+use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
+use oracled_domain::{Caller, Peer};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::timeout;
+use tower::Service as _;
+
+/// The header that bears a request's id, both ways.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A new request id: no other answer of this process bears it.
+pub(crate) fn new_request_id() -> String {
+    static IDS: AtomicU64 = AtomicU64::new(1);
+    // asking for it is a system call
+    static PROCESS: LazyLock<u32> = LazyLock::new(process::id);
+    format!("{:x}-{:x}", *PROCESS, IDS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The front of one socket.
+#[derive(Debug, Clone)]
+pub struct Front {
+    router: Router,
+    shared: Arc<Shared>,
+    is_unhurried: fn(&Request<Incoming>) -> bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    headers: usize,
+    header_bytes: usize,
+    request_s: u64,
+}
+
+impl Front {
+    /// The front before `router`.
+    #[must_use]
+    pub fn new(router: Router, limits: &Limits) -> Self {
+        let Limits { headers, header_bytes, request_s, .. } = *limits;
+        let shared = Arc::new(Shared { headers, header_bytes, request_s });
+        Self { router, shared, is_unhurried: |_| false }
+    }
+
+    /// The same, which leaves it to the handlers of some requests how long they may take.
+    #[must_use]
+    pub fn unhurried(self, is_unhurried: fn(&Request<Incoming>) -> bool) -> Self {
+        Self { is_unhurried, ..self }
+    }
+
+    /// Answers one request.
+    pub async fn answer(
+        mut self,
+        mut request: Request<Incoming>,
+        peer: Peer,
+        still_waiting: StillWaiting,
+    ) -> Response {
+        let id = Shared::id_for(request.headers());
+        let mut response = match self.shared.check_headers(request.headers()) {
+            Err(problem) => problem.into_response(),
+            Ok(()) => {
+                request.extensions_mut().insert(peer);
+                request.extensions_mut().insert(still_waiting);
+                let max_s = (!(self.is_unhurried)(&request)).then_some(self.shared.request_s);
+                // an id is visible ASCII
+                let caller = Caller { peer, request_id: id.to_str().unwrap_or_default().to_owned() };
+                let handled = called_by(caller, self.router.call(request.map(Body::new)));
+                bounded(max_s, handled).await
+            }
+        };
+        response.headers_mut().insert(REQUEST_ID, id);
+        response
+    }
+}
+
+impl Shared {
+    /// The caller's own id, where it has a usable one; else a new one.
+    fn id_for(headers: &HeaderMap) -> HeaderValue {
+        let usable = |id: &&HeaderValue| {
+            (1..=REQUEST_ID_MAX_CHARS).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+        };
+        headers.get(REQUEST_ID).filter(usable).cloned().unwrap_or_else(|| {
+            HeaderValue::try_from(new_request_id()).expect("hexadecimal digits are allowed in a header")
+        })
+    }
+
+    fn check_headers(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        if headers.len() <= self.headers && bytes <= self.header_bytes {
+            return Ok(());
+        }
+        let (max_headers, max_bytes) = (self.headers, self.header_bytes);
+        Err(Problem::HeadersTooLarge { headers: headers.len(), bytes, max_headers, max_bytes })
+    }
+}
+
+/// Has a request handled, within its time where it is given one.
+async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Response, E>>) -> Response {
+    let time = max_s.map_or(Duration::MAX, Duration::from_secs);
+    match timeout(time, caught(handled)).await {
+        Ok(Ok(Ok(response))) => response,
+        // the router's error type has no values; a panic was told to the service's log by its hook
+        Ok(Ok(Err(_)) | Err(Panicked)) => Problem::Internal("the handler panicked".into()).into_response(),
+        Err(_) => Problem::RequestTimeout { max_s: time.as_secs() }.into_response(),
+    }
+}
+
+/// The sign that a future panicked.
+struct Panicked;
+
+/// Drives `future` to its end, be it a panic.
+async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(polled) => polled.map(Ok),
+        Err(_) => Poll::Ready(Err(Panicked)),
+    })
+    .await
+}

@@ -1,0 +1,343 @@
+//! `/metrics`: what Prometheus is told.
+
+use crate::platform::problem::Problem;
+use crate::platform::service::Service;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hyper::header::CONTENT_TYPE;
+use jiff::Timestamp;
+use oracled_actors::ActorReport;
+use oracled_actors::upstream::oracle_health::Statuses;
+use oracled_actors::verdict::regen::AskVariance;
+use oracled_domain::ground::id::WorkflowId;
+use oracled_domain::ground::source::VersionRecord;
+use oracled_domain::verdict::health::{HealthStatus, Status};
+use oracled_store::Store;
+use oracled_store::ground::checked::SourceCheck;
+use oracled_store::ground::state::SourceState;
+use prometheus_client::encoding::text;
+use std::fmt::{self, Write};
+use std::fs::{self, DirEntry};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const END: &str = "# EOF\n";
+
+/// Prometheus' text.
+///
+/// # Errors
+/// `Internal` where it cannot be written.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, description = "OpenMetrics text", body = String)))]
+pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Problem> {
+    let oracles = service.system.oracle_health.ask(Statuses).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the oracles' health");
+        Vec::new()
+    });
+    let variance = service.system.regen.ask(AskVariance).await.inspect_err(|error| {
+        tracing::warn!(%error, "the metrics lack the watch over regenerations");
+    });
+    let sources = sources(&service.system.store).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the sources");
+        Vec::new()
+    });
+    let oldest_review_at = oldest_review_at(&service.system.store).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the oldest review");
+        None
+    });
+    let open_reviews = open_reviews(&service.system.store).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the open reviews of workflows");
+        Vec::new()
+    });
+    let space = space(&service).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the disk space");
+        Vec::new()
+    });
+    let mut body = String::new();
+    let written = text::encode(&mut body, &service.registry).and_then(|()| {
+        let counted = body.strip_suffix(END).map_or(body.len(), str::len);
+        body.truncate(counted);
+        gauges(&mut body, &service)?;
+        if let Ok(variance) = &variance {
+            let (help, escalated) = ("whether regenerated verdicts differ too often", variance.escalated);
+            gauge(&mut body, "infrastructure_variance", help, u64::from(escalated))?;
+        }
+        oracle_gauges(&mut body, &oracles)?;
+        source_gauges(&mut body, &sources)?;
+        for (name, help, value) in space {
+            gauge(&mut body, name, help, value)?;
+        }
+        oldest_review_gauge(&mut body, oldest_review_at)?;
+        open_review_gauges(&mut body, &open_reviews)?;
+        body.write_str(END)
+    });
+    written.map_err(|error| Problem::Internal(error.to_string()))?;
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], body).into_response())
+}
+
+/// A source with the state of its files.
+struct SourceFiles {
+    state: SourceState,
+    /// The number of its files that are missing or truncated.
+    missing: usize,
+    last_check: Option<SourceCheck>,
+}
+
+async fn sources(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
+    let store = store.clone();
+    let looked = tokio::task::spawn_blocking(move || {
+        let with_files = |state: SourceState| {
+            let missing = store.files().faults(&state).len();
+            let last_check = store.source_check(state.entry.oracle_id())?;
+            Ok(SourceFiles { state, missing, last_check })
+        };
+        store.sources()?.into_iter().map(with_files).collect()
+    });
+    looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+/// How large the state directory is, and how much of its disk is free.
+async fn space(service: &Arc<Service>) -> Result<Vec<(&'static str, &'static str, u64)>, Problem> {
+    let service = Arc::clone(service);
+    let looked = tokio::task::spawn_blocking(move || {
+        let free = service.system.store.free_space().bytes()?;
+        Ok(vec![
+            ("storage_bytes", "size of the state directory", size_of(&service.config.state_dir)),
+            ("storage_free_bytes", "free space on the disk of the state directory", free),
+            (
+                "storage_min_free_bytes",
+                "free space below which no new work is taken",
+                service.config.storage.min_free_bytes,
+            ),
+        ])
+    });
+    looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+/// The bytes of all files below `dir`. A file that goes meanwhile counts as nothing.
+fn size_of(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let size = |entry: DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// Since when the first question waits for a person.
+async fn oldest_review_at(store: &Store) -> Result<Option<Timestamp>, Problem> {
+    let store = store.clone();
+    let looked = tokio::task::spawn_blocking(move || Ok(store.oldest_open_review_at()?));
+    looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+/// The number of open reviews of each workflow.
+async fn open_reviews(store: &Store) -> Result<Vec<(WorkflowId, u64)>, Problem> {
+    let store = store.clone();
+    let counted = tokio::task::spawn_blocking(move || {
+        let of = |workflow_id: WorkflowId| Ok((workflow_id.clone(), store.open_reviews_of(&workflow_id)?));
+        let workflows = store.workflows()?;
+        workflows.into_iter().map(|registered| of(registered.workflow.workflow_id)).collect()
+    });
+    counted.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+fn open_review_gauges(body: &mut String, open: &[(WorkflowId, u64)]) -> fmt::Result {
+    let name = "workflow_reviews_open";
+    write!(body, "# HELP oracled_{name} open reviews of a workflow.\n# TYPE oracled_{name} gauge\n")?;
+    open.iter()
+        .try_for_each(|(workflow, count)| writeln!(body, "oracled_{name}{{workflow=\"{workflow}\"}} {count}"))
+}
+
+fn oldest_review_gauge(body: &mut String, oldest_at: Option<Timestamp>) -> fmt::Result {
+    let name = "review_oldest_open_timestamp_seconds";
+    write!(
+        body,
+        "# HELP oracled_{name} since when the first open review waits.\n# TYPE oracled_{name} gauge\n"
+    )?;
+    match oldest_at {
+        Some(at) => writeln!(body, "oracled_{name} {}", at.as_second()),
+        None => Ok(()),
+    }
+}
+
+/// What is not counted but read off when asked.
+fn gauges(body: &mut String, service: &Service) -> fmt::Result {
+    let journal = service.journal();
+    let flag = |set: bool| u64::from(set);
+    let number = |count: usize| count as u64;
+    for (name, help, value) in [
+        ("ready", "whether verdicts are taken", flag(service.unready().is_empty())),
+        ("draining", "whether the daemon is draining", flag(service.draining())),
+        ("journal_failed", "whether the journal takes no entries", flag(journal.failure.is_some())),
+        (
+            "storage_low",
+            "whether no new work is taken for lack of free space",
+            flag(journal.low_space.is_some()),
+        ),
+        ("mirror_lagging", "whether oracle_log.jsonl lags behind", flag(journal.mirror_lag.is_some())),
+        ("log_entries", "entries in the log", journal.counts.entries),
+        ("cached_verdicts", "verdicts in the store", journal.counts.verdicts),
+        ("sessions", "sessions in the store", journal.counts.sessions),
+        (
+            "clock_steps_back",
+            "steps back of the system clock by 1 s or more, since the last log entry before the start",
+            service.system.clock.steps_back(),
+        ),
+        ("reviews_open", "questions that wait for a person", journal.counts.open_reviews),
+        ("verdicts_in_flight", "verdicts being judged", number(service.in_flight())),
+        (
+            "connections",
+            "connections to the routes' socket",
+            number(service.connections.load(Ordering::Relaxed)),
+        ),
+    ] {
+        gauge(body, name, help, value)?;
+    }
+    actors(body, &service.system.reports())
+}
+
+fn gauge(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
+    write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\noracled_{name} {value}\n")
+}
+
+fn actors(body: &mut String, reports: &[ActorReport]) -> fmt::Result {
+    type Read = fn(&ActorReport) -> f64;
+    let families: [(&str, &str, &str, &str, Read); 5] = [
+        ("actor_restarts", "counter", "_total", "restarts after a panic", |report| report.restarts as f64),
+        ("actor_messages", "counter", "_total", "messages answered", |report| report.handled as f64),
+        ("actor_queue_depth", "gauge", "", "messages waiting for an answer", |report| {
+            report.queue_depth as f64
+        }),
+        ("actor_latency_p50_seconds", "gauge", "", "median time to an answer", |report| {
+            Duration::from_micros(report.latency_p50_us).as_secs_f64()
+        }),
+        ("actor_latency_p99_seconds", "gauge", "", "99th percentile of it", |report| {
+            Duration::from_micros(report.latency_p99_us).as_secs_f64()
+        }),
+    ];
+    for (name, kind, suffix, help, read) in families {
+        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} {kind}\n")?;
+        for report in reports {
+            writeln!(body, "oracled_{name}{suffix}{{actor=\"{}\"}} {}", report.name, read(report))?;
+        }
+    }
+    Ok(())
+}
+
+fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
+    let family = |body: &mut String, name: &str, help: &str| {
+        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")
+    };
+    family(body, "oracle_circuit_state", "how an oracle is doing: one of its statuses is 1")?;
+    for oracle in oracles {
+        for status in Status::ALL {
+            let (id, value) = (&oracle.oracle_id, u64::from(status == oracle.status));
+            let status = status.as_str();
+            writeln!(body, "oracled_oracle_circuit_state{{oracle=\"{id}\",status=\"{status}\"}} {value}")?;
+        }
+    }
+    type Read = fn(&HealthStatus) -> f64;
+    let families: [(&str, &str, Read); 3] = [
+        ("oracle_consecutive_failures", "failures since the last success", |oracle| {
+            oracle.consecutive_failures.into()
+        }),
+        ("oracle_latency_p50_seconds", "median time to an answer", |oracle| {
+            Duration::from_millis(oracle.latency_p50_ms).as_secs_f64()
+        }),
+        ("oracle_latency_p99_seconds", "99th percentile of it", |oracle| {
+            Duration::from_millis(oracle.latency_p99_ms).as_secs_f64()
+        }),
+    ];
+    for (name, help, read) in families {
+        family(body, name, help)?;
+        for oracle in oracles {
+            writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", oracle.oracle_id, read(oracle))?;
+        }
+    }
+    Ok(())
+}
+
+/// For each source: when it was last ingested and released (if ever), its held runs, its missing files, and the result of
+/// its last check.
+fn source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Result {
+    type Read = fn(&VersionRecord) -> Timestamp;
+    let families: [(&str, &str, Read); 2] = [
+        ("source_ingested_timestamp_seconds", "when the last run of a source became visible", |version| {
+            version.ingested_at
+        }),
+        (
+            "source_released_timestamp_seconds",
+            "when the newest version of a source was released",
+            |version| version.released_at,
+        ),
+    ];
+    for (name, help, read) in families {
+        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
+        for SourceFiles { state: SourceState { entry, .. }, .. } in sources {
+            let Some(latest) = entry.version_history.iter().map(read).max() else { continue };
+            writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", entry.oracle_id(), latest.as_second())?;
+        }
+    }
+    let (name, help) = ("source_runs_held", "runs of a source that are held for an operator's decision");
+    write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
+    for SourceFiles { state: SourceState { entry, held, .. }, .. } in sources {
+        writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", entry.oracle_id(), held.len())?;
+    }
+    let (name, help) = ("source_files_missing", "files of a source that are missing, or have another length");
+    write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
+    for SourceFiles { state, missing, .. } in sources {
+        writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {missing}", state.entry.oracle_id())?;
+    }
+    type Found = fn(&SourceCheck) -> i64;
+    let families: [(&str, &str, Found); 2] = [
+        ("source_faults", "faults that the last check of a source found", |check| {
+            i64::try_from(check.fault_count).unwrap_or(i64::MAX)
+        }),
+        ("source_checked_timestamp_seconds", "when the last check of a source ended", |check| {
+            check.checked_at.as_second()
+        }),
+    ];
+    for (name, help, read) in families {
+        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
+        for SourceFiles { state, last_check, .. } in sources {
+            let Some(found) = last_check.as_ref().map(read) else { continue };
+            writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {found}", state.entry.oracle_id())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oracled_domain::verdict::health::{Health, HealthConfig, Outcome};
+
+    #[test]
+    fn of_an_oracles_statuses_one_is_1() {
+        let at = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let mut model = Health::new("model".parse().expect("an id"), HealthConfig::default());
+        for outcome in [Outcome::Success { latency_ms: Some(120) }, Outcome::Failure("status 500".into())] {
+            let permit = model.permit(at).expect("it is let through");
+            model.report(at, permit, outcome);
+        }
+        let mut body = String::new();
+        oracle_gauges(&mut body, &[model.status()]).expect("it is text");
+        let samples: Vec<_> = body.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            samples,
+            [
+                r#"oracled_oracle_circuit_state{oracle="model",status="healthy"} 0"#,
+                r#"oracled_oracle_circuit_state{oracle="model",status="degraded"} 1"#,
+                r#"oracled_oracle_circuit_state{oracle="model",status="unhealthy"} 0"#,
+                r#"oracled_oracle_circuit_state{oracle="model",status="circuit_open"} 0"#,
+                r#"oracled_oracle_consecutive_failures{oracle="model"} 1"#,
+                r#"oracled_oracle_latency_p50_seconds{oracle="model"} 0.12"#,
+                r#"oracled_oracle_latency_p99_seconds{oracle="model"} 0.12"#,
+            ]
+        );
+    }
+}

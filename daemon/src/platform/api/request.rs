@@ -1,0 +1,450 @@
+//! Reading a request: its body within bounds, its words into the domain's.
+
+mod check;
+pub(crate) mod lines;
+pub(crate) mod strict;
+
+pub use check::{EvaluateRequest, Gathered, Wanted, WantedCase};
+
+use crate::platform::config::Limits;
+use crate::platform::problem::Problem;
+use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::header::CONTENT_TYPE;
+use hyper::http::request::Parts;
+use oracled_domain::base::blank::is_blank;
+use oracled_domain::base::wording::plain;
+use oracled_domain::rules::sourced::FactsFrom;
+use oracled_domain::rules::{Expected, RuleId};
+use oracled_domain::verdict::session::{Email, Query};
+use oracled_domain::{Label, Payload, SessionId, Tier};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+use crate::platform::service::Service;
+
+/// Where the paths of the routes' socket are listed.
+pub(crate) const PATHS: &str = "/openapi.json";
+
+/// Of a refused body so much is still taken, in bytes.
+const DISCARDED_MAX_BYTES: usize = 32 * 1024 * 1024;
+/// A client that sends nothing for so long waits for its answer.
+const DISCARD_PAUSE: Duration = Duration::from_millis(200);
+
+/// So much is told of what is wrong with a body, in characters.
+const TOLD_MAX_CHARS: usize = 500;
+/// So much of its place, in characters.
+const PLACE_MAX_CHARS: usize = 200;
+
+/// The session that a path names, within its bounds.
+pub struct SessionInPath(pub SessionId);
+
+impl FromRequestParts<Arc<Service>> for SessionInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, service)
+            .await
+            // escapes that are no UTF-8
+            .map_err(|rejection| Problem::InvalidSessionId(rejection.body_text()))?;
+        session_id(text, &service.config.limits).map(Self)
+    }
+}
+
+/// A request's body, whole, within its bound, and declared to be JSON.
+pub struct JsonBody {
+    text: Vec<u8>,
+    /// Its part of the memory for all bodies, until it is dropped.
+    _held: Option<OwnedSemaphorePermit>,
+}
+
+impl FromRequest<Arc<Service>> for JsonBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
+        Self::within(request, service, service.config.limits.body_bytes).await
+    }
+}
+
+impl JsonBody {
+    /// The body of `request`, of at most so many bytes.
+    ///
+    /// # Errors
+    /// Where it is longer, is declared to be something else than JSON, or does not arrive.
+    pub(crate) async fn within(
+        request: Request,
+        service: &Service,
+        max_bytes: usize,
+    ) -> Result<Self, Problem> {
+        let media_type = check_media_type(request.headers());
+        let mut body = request.into_body();
+        let read = match media_type {
+            Ok(()) => Self::read(&mut body, service, max_bytes).await,
+            Err(problem) => Err(problem),
+        };
+        if read.is_err() {
+            discard(&mut body).await;
+        }
+        read
+    }
+
+    async fn read(body: &mut Body, service: &Service, max_bytes: usize) -> Result<Self, Problem> {
+        // what is announced too large need not be sent first
+        if body.size_hint().lower() > max_bytes as u64 {
+            return Err(Problem::BodyTooLarge { max_bytes });
+        }
+        let mut text = Vec::new();
+        let mut held: Option<OwnedSemaphorePermit> = None;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Problem::BodyBroken(error.to_string()))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if text.len() + data.len() > max_bytes {
+                return Err(Problem::BodyTooLarge { max_bytes });
+            }
+            let more = service.hold_body(data.len())?;
+            match &mut held {
+                Some(held) => held.merge(more),
+                None => held = Some(more),
+            }
+            text.extend_from_slice(&data);
+        }
+        Ok(Self { text, _held: held })
+    }
+
+    /// A body of any media type, as it came.
+    pub(crate) async fn of_any_type(request: Request, service: &Service) -> Result<Self, Problem> {
+        let mut body = request.into_body();
+        let read = Self::read(&mut body, service, service.config.limits.body_bytes).await;
+        if read.is_err() {
+            discard(&mut body).await;
+        }
+        read
+    }
+
+    /// It, as it came.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// How long it is, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Reads the body as a `T`.
+    ///
+    /// # Errors
+    /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        parse(&self.text)
+    }
+
+    /// Reads the body as a `T` in which no name stands twice in one object.
+    ///
+    /// # Errors
+    /// `InvalidJson` where it is not JSON, `InvalidRequest` with the place where it is not such a `T`.
+    pub fn parse_strictly<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        strict::read(&self.text, "a request", Problem::InvalidRequest)
+    }
+}
+
+/// Reads `text` as a `T`.
+///
+/// # Errors
+/// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
+pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    let not_json = |error: serde_json::Error| Problem::InvalidJson(told(&error));
+    // serde would take an array as the fields in their order, without their names
+    if text.trim_ascii_start().starts_with(b"[") {
+        serde_json::from_slice::<IgnoredAny>(text).map_err(not_json)?;
+        return Err(Problem::InvalidRequest("a request is an object, not an array".into()));
+    }
+    serde_json::from_slice(text).map_err(|error| match error.classify() {
+        Category::Data => Problem::InvalidRequest(with_place::<T>(text, &error)),
+        Category::Io | Category::Syntax | Category::Eof => not_json(error),
+    })
+}
+
+/// What is wrong with `text`, which is no `T`, and where: it is read again, since a reader that knows its place is slower.
+fn with_place<T: DeserializeOwned>(text: &[u8], error: &serde_json::Error) -> String {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    match serde_path_to_error::deserialize::<_, T>(&mut json) {
+        Err(error) => told_with_place(&error),
+        // it is a fault behind it
+        Ok(_) => told(&plain(&error.to_string())),
+    }
+}
+
+/// What is told of an error: a name that is not known may be as long as the body.
+fn told(error: &impl Display) -> String {
+    shortened(&error.to_string(), TOLD_MAX_CHARS)
+}
+
+fn shortened(text: &str, chars_max: usize) -> String {
+    let end = text.char_indices().nth(chars_max).map(|(end, _)| end);
+    end.and_then(|end| text.get(..end)).map_or_else(|| text.to_owned(), |start| format!("{start}…"))
+}
+
+/// The same, with the place: a name that is not known stands in that, too.
+fn told_with_place(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (path, told) = (error.path(), told(&plain(&error.inner().to_string())));
+    if path.iter().next().is_none() {
+        return told;
+    }
+    format!("{}: {told}", shortened(&path.to_string(), PLACE_MAX_CHARS))
+}
+
+/// A body that nobody has asked for: it is taken, and not looked at.
+pub struct Unasked;
+
+impl<S: Sync> FromRequest<S> for Unasked {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Infallible> {
+        discard(&mut request.into_body()).await;
+        Ok(Self)
+    }
+}
+
+/// Takes what still comes of a body that is refused, for a moment: many clients read no answer before they have sent
+/// all, and take a connection that is closed on them for an outage.
+pub(crate) async fn discard(body: &mut Body) {
+    let mut bytes = 0;
+    while let Ok(Some(Ok(frame))) = timeout(DISCARD_PAUSE, body.frame()).await {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > DISCARDED_MAX_BYTES {
+            return;
+        }
+    }
+}
+
+fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let essence = essence(headers);
+    let is_json =
+        essence.eq_ignore_ascii_case("application/json") || essence.to_ascii_lowercase().ends_with("+json");
+    if is_json {
+        Ok(())
+    } else {
+        let given = essence.chars().take(80).collect();
+        Err(Problem::UnsupportedMediaType { given, wanted: "application/json" })
+    }
+}
+
+/// What a body is declared to be, without parameters.
+fn essence(headers: &HeaderMap) -> &str {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("absent");
+    given.split(';').next().unwrap_or_default().trim()
+}
+
+/// `POST /v1/crosscheck`.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckRequest {
+    /// Whose verdict: 1 to 255 of `A-Z a-z 0-9 _ . : -`.
+    pub session_id: String,
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// What the customer asked.
+    pub query: String,
+    /// The verdict as a JSON value; either this or `raw`.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<Object>)]
+    pub verdict: Option<Box<RawValue>>,
+    /// The model's text; either this or `verdict`.
+    pub raw: Option<String>,
+}
+
+/// `POST /v1/verdicts/{session_id}`: with `verdict` or `raw` it is handed in, without either the model is asked.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitRequest {
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// What the customer asked.
+    pub query: String,
+    /// Where the verdict will be mailed to.
+    pub customer_email: Option<String>,
+    /// The verdict as a JSON value; either this or `raw`, or neither.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<Object>)]
+    pub verdict: Option<Box<RawValue>>,
+    /// The model's text; either this or `verdict`, or neither.
+    #[serde(default, deserialize_with = "given_text")]
+    #[schema(nullable = false)]
+    pub raw: Option<String>,
+    /// What is known to be so: with it the rules check what the verdict says in words.
+    #[serde(default, deserialize_with = "given_facts")]
+    #[schema(nullable = false)]
+    pub facts: Option<Vec<String>>,
+    /// Who is asked for facts, as of `POST /v1/rules/evaluate`: with them, too, the rules check it.
+    #[serde(default, deserialize_with = "given_facts_from")]
+    #[schema(nullable = false)]
+    pub facts_from: Option<Vec<FactsFrom>>,
+    /// Where the verdict comes from; compared with nothing.
+    pub context: Option<String>,
+    /// Comparisons that hold.
+    pub constraints: Option<Vec<String>>,
+    /// What is expected of the verdict, as of `POST /v1/rules/evaluate`.
+    #[serde(default, deserialize_with = "check::object")]
+    #[schema(value_type = Option<Object>)]
+    pub expected: Option<Expected>,
+    /// The rules to apply; the configured profile without it.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub rules: Option<Vec<RuleId>>,
+}
+
+/// `PUT /v1/sessions/{session_id}`.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterRequest {
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// What the customer asked.
+    pub query: String,
+    /// Where mail to the customer goes.
+    pub customer_email: Option<String>,
+    /// The verdict that was delivered without oracled: `GREEN`, `AMBER`, `RED` or `NULL`.
+    pub original_verdict: Option<String>,
+}
+
+/// `POST /cache/{session_id}`, as the service that oracled replaces takes it.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheRequest {
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// What the customer asked.
+    pub query: String,
+    /// The verdict.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Object)]
+    pub verdict: Option<Box<RawValue>>,
+    /// Taken, since it stands in what the cache answers, and not looked at: oracled says itself when it cached.
+    #[serde(default, rename = "cached_at")]
+    #[schema(value_type = Option<String>)]
+    pub _cached_at: Option<IgnoredAny>,
+    /// Taken and not looked at, like `cached_at`.
+    #[serde(default, rename = "regen")]
+    #[schema(value_type = Option<bool>)]
+    pub _regen: Option<IgnoredAny>,
+    /// Taken and not looked at, like `cached_at`.
+    #[serde(default, rename = "regen_reason")]
+    #[schema(value_type = Option<String>)]
+    pub _regen_reason: Option<IgnoredAny>,
+}
+
+/// A text that is given: null is none.
+fn given_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
+}
+
+/// Facts that are given: null is none, and a verdict must not go unchecked for it.
+fn given_facts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    Vec::deserialize(deserializer).map(Some)
+}
+
+/// Sources of facts that are given: likewise.
+fn given_facts_from<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<FactsFrom>>, D::Error> {
+    Vec::deserialize(deserializer).map(Some)
+}
+
+/// A member that is given, be it as null: that is a JSON value too, and is judged like any other.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
+}
+
+/// The session id `text`, within the configured length.
+///
+/// # Errors
+/// `InvalidSessionId`.
+pub fn session_id(text: String, limits: &Limits) -> Result<SessionId, Problem> {
+    let max_chars = limits.session_id_chars;
+    let id = SessionId::try_from(text).map_err(|error| Problem::InvalidSessionId(error.to_string()))?;
+    if id.as_str().len() > max_chars {
+        let text =
+            format!("a session id has 1 to {max_chars} characters; this one has {}", id.as_str().len());
+        return Err(Problem::InvalidSessionId(text));
+    }
+    Ok(id)
+}
+
+/// The tier called `word`.
+///
+/// # Errors
+/// `UnknownTier`.
+pub fn tier(word: &str) -> Result<Tier, Problem> {
+    word.parse::<Tier>().map_err(|error| Problem::UnknownTier(error.to_string()))
+}
+
+/// The query `text`, within the configured length.
+///
+/// # Errors
+/// `QueryTooLong`.
+pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
+    let (bytes, max_bytes) = (text.len(), limits.query_bytes);
+    if bytes > max_bytes { Err(Problem::QueryTooLong { bytes, max_bytes }) } else { Ok(Query::new(text)) }
+}
+
+/// The query `text`, which the model will be asked about.
+///
+/// # Errors
+/// `QueryTooLong`; `InvalidRequest` where nothing is asked.
+pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
+    if is_blank(&text) {
+        return Err(Problem::InvalidRequest(
+            "`query` is empty: there is nothing to ask the model about".into(),
+        ));
+    }
+    query(text, limits)
+}
+
+/// The verdict called `word`.
+///
+/// # Errors
+/// `InvalidRequest`.
+pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
+    let unknown = |word: &str| {
+        let given: String = word.chars().take(40).collect();
+        let allowed = Label::ALL.map(Label::as_str).join(", ");
+        Problem::InvalidRequest(format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"))
+    };
+    word.map(|word| Label::exactly(&word).ok_or_else(|| unknown(&word))).transpose()
+}
+
+/// The e-mail address `text`.
+///
+/// # Errors
+/// `InvalidRequest`.
+pub fn email(text: Option<String>) -> Result<Option<Email>, Problem> {
+    let email = text.map(Email::try_from).transpose();
+    email.map_err(|error| Problem::InvalidRequest(format!("`customer_email`: {error}")))
+}
+
+/// The payload that a request hands in as one of the two.
+///
+/// # Errors
+/// `InvalidRequest` where it is neither or both.
+pub fn payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<Payload, Problem> {
+    match (verdict, raw) {
+        (Some(verdict), None) => Ok(Payload::json(verdict)),
+        (None, Some(raw)) => Ok(Payload::raw(raw)),
+        (None, None) => {
+            Err(Problem::InvalidRequest("`verdict` (a JSON value) or `raw` (text) is missing".into()))
+        }
+        (Some(_), Some(_)) => {
+            Err(Problem::InvalidRequest("either `verdict` or `raw` is taken, not both".into()))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The command line's part of the configuration.
+
+use super::Config;
+use crate::platform::telemetry::LogFormat;
+use std::path::PathBuf;
+
+/// The variable that names the configuration file; it is not itself a key.
+pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
+
+/// What the command line says over the file and the variables.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Flags {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", env = CONFIG_VARIABLE)]
+    pub config: Option<PathBuf>,
+    /// Where the store and oracle_log.jsonl are kept
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// The routes' socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The administrators' socket
+    #[arg(long, value_name = "PATH")]
+    pub control_socket: Option<PathBuf>,
+    /// How the service's own log is written
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// Send keys, passwords, mail and credentials of sources over a network without encryption if the configuration requires it
+    #[arg(long)]
+    pub allow_cleartext: bool,
+}
+
+impl Flags {
+    pub(super) fn put_into(&self, config: &mut Config) {
+        let Self { config: _, state_dir, socket, control_socket, log_format, allow_cleartext: _ } = self;
+        for (flag, value) in [
+            (state_dir, &mut config.state_dir),
+            (socket, &mut config.socket),
+            (control_socket, &mut config.control_socket),
+        ] {
+            if let Some(flag) = flag {
+                value.clone_from(flag);
+            }
+        }
+        if let Some(log_format) = log_format {
+            config.log_format = *log_format;
+        }
+    }
+}

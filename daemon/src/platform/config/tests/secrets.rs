@@ -1,0 +1,182 @@
+//! No output shows a misplaced secret: every key is set to values with a secret, in the file and by variable.
+
+use super::*;
+use crate::cli;
+use crate::platform::upstreams::Upstreams;
+use oracled_actors::Clock;
+use std::collections::BTreeSet;
+
+const SECRET: &str = "s3cret";
+
+/// Values that hold the secret, as TOML.
+const VALUES: [&str; 13] = [
+    "'s3cret'",
+    "'/s3cret'",
+    "'Bearer s3cret'",
+    "'u:s3cret@a.org'",
+    "'a.org/s3cret'",
+    "'http://a.org/s3cret'",
+    "'https://a.org/t/s3cret?key=s3cret'",
+    "'https://a.org/t#s3cret'",
+    "'https://u:s3cret@a.org/t'",
+    "'ftp://a.org/s3cret'",
+    "['s3cret']",
+    "{ a = 's3cret' }",
+    "\"\"\"s3cret\ntwo lines\"\"\"",
+];
+
+/// Keys without secrets: errors may quote their values.
+const QUOTED: [&str; 6] =
+    ["state_dir", "socket", "control_socket", "socket_mode", "control_socket_mode", "log_level"];
+
+/// Keys without secrets: `check-config` may print their values.
+const PRINTED: [&str; 16] = [
+    "state_dir",
+    "socket",
+    "control_socket",
+    "socket_group",
+    "control_socket_group",
+    "log_level",
+    "contact",
+    "model.name",
+    "model.version",
+    "mail.smtp_host",
+    "mail.smtp_user",
+    "mail.from",
+    "mail.subject",
+    "header",
+    "client_id",
+    "scope",
+];
+
+/// Settings of the model and of mail that each use other keys.
+const SETTINGS: [&str; 6] = [
+    "model.provider = 'none'",
+    "model.provider = 'gemini'",
+    "model.provider = 'openai'\nmodel.name = 'x'\nmodel.base_url = 'https://a.org'",
+    "mail.transport = 'http'\nmodel.provider = 'none'",
+    "mail.transport = 'smtp'\nmail.smtp_host = 'a.org'\nmail.from = 'a@b.org'\nmail.smtp_user = 'u'\nmodel.provider = 'none'",
+    "mail.transport = 'smtp'\nmail.smtp_host = 'a.org'\nmail.from = 'a@b.org'\nmodel.provider = 'none'",
+];
+
+/// Credentials of each kind; `FILE` is a file with a key.
+const CREDENTIALS: [&str; 6] = [
+    "header = 'X-Key'\nkey_file = 'FILE'",
+    "header = 'X-Key'\nkey_env = 'PATH'",
+    "token_file = 'FILE'",
+    "token_env = 'PATH'",
+    "token_url = 'https://a.org/t'\nclient_id = 'me'\nclient_secret_file = 'FILE'\nscope = 'read'",
+    "certificate_file = 'FILE'\nkey_file = 'FILE'",
+];
+
+/// `settings` with `key` as `value`.
+fn with(settings: &str, key: &str, value: &str) -> String {
+    let others = settings.lines().filter(|line| line.split(" = ").next() != Some(key));
+    others.map(|line| format!("{line}\n")).collect::<String>() + &format!("{key} = {value}\n")
+}
+
+/// The configuration's error, or else its warnings and printed form.
+fn said(file: &str, variables: &[(&str, &str)]) -> Result<String, String> {
+    let config = load(file, variables, &Flags::default())?;
+    let upstreams = Upstreams::of(&config, &Clock::system(), true).map_err(|error| error.to_string())?;
+    let mut out: String = upstreams.cleartext.iter().map(ToString::to_string).collect();
+    for as_json in [false, true] {
+        let mut printed = Vec::new();
+        cli::print(&mut printed, &config, as_json).expect("it is printed");
+        out.push_str(&String::from_utf8_lossy(&printed));
+    }
+    Ok(out)
+}
+
+/// Asserts that the secret at `key` is shown only where that is allowed. Returns whether it is shown.
+fn shows(key: &str, said: Result<String, String>, file: &str) -> bool {
+    let (text, allowed) = match &said {
+        Ok(text) => (text, &PRINTED[..]),
+        Err(text) => (text, &QUOTED[..]),
+    };
+    let shown = text.contains(SECRET);
+    assert!(!shown || allowed.contains(&key), "{file}\n{said:?}");
+    shown
+}
+
+fn keys() -> Vec<String> {
+    let defaults = serde_json::to_value(Config::default()).expect("it is plain data");
+    let mut keys = Vec::new();
+    for (name, value) in defaults.as_object().expect("it has keys") {
+        match value.as_object() {
+            Some(table) => keys.extend(table.keys().map(|key| format!("{name}.{key}"))),
+            None => keys.push(name.clone()),
+        }
+    }
+    keys
+}
+
+#[test]
+fn configuration_key_does_not_show_misplaced_secret() {
+    let mut shown = BTreeSet::new();
+    for key in keys() {
+        let of_upstreams = key.starts_with("model.") || key.starts_with("mail.");
+        for settings in SETTINGS.into_iter().take(if of_upstreams { SETTINGS.len() } else { 1 }) {
+            for value in VALUES {
+                let file = with(settings, &key, value);
+                let mut is_shown = shows(&key, said(&file, &[]), &file);
+                if let Some(text) = value.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
+                    let variable = format!("ORACLED_{}", key.replace('.', "__").to_uppercase());
+                    is_shown |= shows(&key, said(settings, &[(&variable, text)]), &file);
+                }
+                if is_shown {
+                    shown.insert(key.clone());
+                }
+            }
+        }
+    }
+    assert!(shown.contains("contact") && shown.contains("state_dir"), "{shown:?}");
+}
+
+#[test]
+fn credential_key_does_not_show_misplaced_secret() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("key");
+    fs::write(&path, "of-the-file").expect("it is written");
+    let names = CREDENTIALS.iter().flat_map(|keys| keys.lines()).filter_map(|line| line.split(" = ").next());
+    let names: BTreeSet<_> = names.chain(["origin", "client_secret_env"]).collect();
+    assert_eq!(names.len(), 12, "{names:?}");
+    for table in ["ingestion.credentials.ab", "verification.credentials.ab"] {
+        for keys in CREDENTIALS {
+            let keys = keys.replace("FILE", &path.display().to_string());
+            let keys = format!("origin = 'https://a.org'\n{keys}");
+            let right = said(&format!("[{table}]\n{keys}"), &[]);
+            assert!(right.is_ok() || keys.contains("certificate_file"), "{right:?}");
+            for key in &names {
+                for value in VALUES {
+                    let file = format!("[{table}]\n{}", with(&keys, key, value));
+                    shows(key, said(&file, &[]), &file);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn invalid_configuration_file_is_refused_without_showing_its_secret() {
+    for file in [
+        "[model]\napi_key_file = s3cret",
+        "[model]\napi_key_file = 's3cret",
+        "[model]\napi_key_file = 's3cret' s3cret",
+        "[model]\napi_key_file = \"s3cret\\q\"",
+        "[model]\napi_key_file = 'x'\napi_key_file = 's3cret'",
+        "s3cret",
+        "= 's3cret'",
+        "[model\napi_key_file = 's3cret'",
+        "model = 's3cret'\n",
+        "model = ['s3cret']\n",
+        "model.name = 2024-13-45 # s3cret",
+        "model.name = 1s3cret",
+        "model.api_key = 's3cret'",
+        "ingestion.credentials = 's3cret'",
+        "ingestion.credentials.a = 's3cret'",
+    ] {
+        let error = refused(file, &[]);
+        assert!(!error.contains(SECRET), "{file}: {error}");
+    }
+}

@@ -1,0 +1,12 @@
+//! `GET /v1/actors`: how every actor is doing.
+
+use crate::platform::service::Service;
+use axum::Json;
+use axum::extract::State;
+use oracled_actors::ActorReport;
+use std::sync::Arc;
+
+/// The actors' reports, the gate first.
+pub async fn get(State(service): State<Arc<Service>>) -> Json<Vec<ActorReport>> {
+    Json(service.system.reports())
+}

@@ -1,0 +1,36 @@
+//! `POST /v1/inject-panic/{actor}`: makes an actor panic, for tests of supervision. Debug builds only.
+
+use crate::platform::problem::Problem;
+use crate::platform::service::Service;
+use axum::extract::{Path, State};
+use hyper::StatusCode;
+use oracled_actors::InjectPanic;
+use std::sync::Arc;
+
+/// Makes the actor called `actor` panic.
+///
+/// # Errors
+/// `NotFound` where there is no such actor.
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    Path(actor): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let system = &service.system;
+    // every one of them fails: that is the point
+    match actor.as_str() {
+        "crosscheck" => system.crosscheck.ask(InjectPanic).await,
+        "regen" => system.regen.ask(InjectPanic).await,
+        "rate_limiter" => system.rate_limiter.ask(InjectPanic).await,
+        "cache" => system.cache.ask(InjectPanic).await,
+        "rules" => system.rules.ask(InjectPanic).await,
+        "notifier" => system.notifier.ask(InjectPanic).await,
+        "oracle_health" => system.oracle_health.ask(InjectPanic).await,
+        "verification" => system.verification.ask(InjectPanic).await,
+        "ingestion" => system.ingestion.ask(InjectPanic).await,
+        "registry" => system.registry.ask(InjectPanic).await,
+        "logger" => system.log.door().ask(InjectPanic).await,
+        _ => return Err(Problem::NotFound(super::order::PATHS)),
+    }
+    .expect_err("an actor that is told to panic does not answer");
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,86 @@
+//! `POST /v1/reload`, and SIGHUP: opens `oracle_log.jsonl` anew and puts the configured log level in force.
+
+use super::order::{act, audit};
+use crate::platform::api::request::Unasked;
+use crate::platform::config::{Config, Flags};
+use crate::platform::problem::Problem;
+use crate::platform::service::Service;
+use axum::extract::State;
+use axum::{Extension, Json};
+use oracled_domain::Peer;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What a reload did.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// The log level in force.
+    pub log_level: String,
+    /// Keys that were changed in the configuration and need a restart.
+    pub needs_restart: Vec<String>,
+}
+
+/// Reloads.
+///
+/// # Errors
+/// `InvalidRequest` where the configuration is not understood: then only `oracle_log.jsonl` is opened anew.
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    Extension(flags): Extension<Arc<Flags>>,
+    _: Unasked,
+) -> Result<Json<Reloaded>, Problem> {
+    act(async move { reload(&service, &flags, Some(peer)).await.map(Json) }).await
+}
+
+/// The same, by order of a `peer`, or of a signal.
+///
+/// # Errors
+/// `InvalidRequest` where the configuration is not understood: then only `oracle_log.jsonl` is opened anew.
+pub async fn reload(service: &Service, flags: &Flags, peer: Option<Peer>) -> Result<Reloaded, Problem> {
+    let _turn = service.control_turn().await;
+    // first and in any case: whoever has rotated the log, because it fills the disk, say, waits for its file to be let go
+    let reopened = service.system.log.reopen_mirror().await;
+    let config = Config::load(flags).map_err(|error| Problem::InvalidRequest(error.to_string()))?;
+    let needs_restart = changed(&service.config, &config);
+    audit(service, "reload", format!("needs a restart: {needs_restart:?}"), peer).await?;
+    service.log_level.set(&config.log_level).map_err(Problem::Internal)?;
+    reopened.map_err(Problem::StorageUnavailable)?;
+    Ok(Reloaded { log_level: service.log_level.get(), needs_restart })
+}
+
+/// The keys in which two configurations differ, but for the one that a reload puts in force.
+fn changed(before: &Config, after: &Config) -> Vec<String> {
+    let plain =
+        |config| serde_json::to_value(config).expect("a configuration is plain data with string keys");
+    let (before, after) = (plain(before), plain(after));
+    let mut keys = Vec::new();
+    differing("", &before, &after, &mut keys);
+    keys.retain(|key| key != "log_level");
+    keys
+}
+
+fn differing(key: &str, before: &serde_json::Value, after: &serde_json::Value, keys: &mut Vec<String>) {
+    if let (Some(before), Some(after)) = (before.as_object(), after.as_object()) {
+        for (name, value) in before {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            differing(&key, value, after.get(name).unwrap_or(&serde_json::Value::Null), keys);
+        }
+    } else if before != after {
+        keys.push(key.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_names_the_keys_that_it_cannot_put_in_force() {
+        let before = Config::default();
+        let mut after = Config { log_level: "debug".into(), contact: "a@b".into(), ..before.clone() };
+        after.limits.idle_s = 1;
+        assert_eq!(changed(&before, &after), ["contact", "limits.idle_s"]);
+        assert_eq!(changed(&before, &before), Vec::<String>::new());
+    }
+}

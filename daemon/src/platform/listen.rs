@@ -1,0 +1,353 @@
+//! The two sockets: taken from systemd or bound here, and served within their bounds.
+
+mod bounded_writes;
+mod pace;
+pub(crate) mod refusal;
+mod shared;
+
+use crate::platform::config::{Config, ConfigError};
+use bounded_writes::BoundedWrites;
+pub use bounded_writes::IsShort;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use listenfd::ListenFd;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Group, chown};
+use oracled_actors::ground::queries::StillWaiting;
+use oracled_domain::Peer;
+use pace::AcceptPace;
+use refusal::Refusals;
+use shared::SharedStream;
+use std::convert::Infallible;
+use std::env;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::time::interval;
+
+/// The name under which systemd hands over the routes' socket.
+const ROUTES_NAME: &str = "oracled";
+/// The name under which systemd hands over the administrators' socket.
+const CONTROL_NAME: &str = "oracled-control";
+/// How far the nearest timer is at most. tokio wakes its driver, by a system call, for every timer that is set to go
+/// off before all others, and without a near one each request's own would be such.
+const NEAR_TIMER: Duration = Duration::from_secs(1);
+/// How long accepting pauses where the process has no file descriptor left.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a socket is not there to be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody answers on it.
+    #[error("the socket {path} is in use by another process; stop that one, or name another path")]
+    Live {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// Something else has its name.
+    #[error("{path} is there and is not a socket; move it away, or name another path")]
+    NotASocket {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// It cannot be made.
+    #[error("cannot make the socket {path}: {source}")]
+    Io {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Its group does not exist.
+    #[error("the socket's group `{group}` does not exist")]
+    UnknownGroup {
+        /// Which one.
+        group: String,
+    },
+    /// systemd handed over something else.
+    #[error(
+        "an inherited file descriptor is called `{name}`; it must be `{ROUTES_NAME}` or `{CONTROL_NAME}` \
+         (FileDescriptorName=) and be a listening Unix socket"
+    )]
+    UnknownInherited {
+        /// Its name.
+        name: String,
+    },
+    /// The configured mode is none.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// Both sockets, listening.
+#[derive(Debug)]
+pub struct Sockets {
+    /// The routes'.
+    pub routes: UnixListener,
+    /// The administrators'.
+    pub control: UnixListener,
+    /// Those that were bound here, to be removed at the end.
+    bound: Vec<Bound>,
+}
+
+impl Sockets {
+    /// Takes the sockets that systemd hands over and binds the others.
+    ///
+    /// # Errors
+    /// Where one is in use, cannot be made, or is not what it should be.
+    pub async fn open(config: &Config) -> Result<Self, ListenError> {
+        let (mut routes, mut control) = inherited()?;
+        let mut bound = Vec::new();
+        for (socket, path, mode, group) in [
+            (&mut routes, &config.socket, config.socket_mode()?, &config.socket_group),
+            (
+                &mut control,
+                &config.control_socket,
+                config.control_socket_mode()?,
+                &config.control_socket_group,
+            ),
+        ] {
+            if socket.is_none() {
+                *socket = Some(bind(path, mode, group.as_deref()).await?);
+                bound.push(Bound::of(path).map_err(|source| ListenError::Io { path: path.clone(), source })?);
+            }
+        }
+        let listening = |socket: Option<StdListener>, path: &Path| {
+            let socket = socket.expect("it was inherited or bound");
+            socket
+                .set_nonblocking(true)
+                .and_then(|()| UnixListener::from_std(socket))
+                .map_err(|source| ListenError::Io { path: path.to_owned(), source })
+        };
+        let routes = listening(routes, &config.socket)?;
+        let control = listening(control, &config.control_socket)?;
+        Ok(Self { routes, control, bound })
+    }
+
+    /// The files to be removed when nobody serves them any more.
+    #[must_use]
+    pub fn bound(&self) -> Vec<Bound> {
+        self.bound.clone()
+    }
+}
+
+/// A socket's file, as it was bound.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Bound {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::symlink_metadata(path)?;
+        Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
+    }
+
+    /// Removes the file, unless another one has taken its name meanwhile.
+    ///
+    /// # Errors
+    /// Where it is gone, or cannot be removed.
+    pub fn remove(&self) -> io::Result<()> {
+        let now = Self::of(&self.path)?;
+        if (now.device, now.inode) == (self.device, self.inode) {
+            fs::remove_file(&self.path)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn inherited() -> Result<(Option<StdListener>, Option<StdListener>), ListenError> {
+    let mut handed_over = ListenFd::from_env();
+    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
+    let (mut routes, mut control) = (None, None);
+    for index in 0..handed_over.len() {
+        let name = names.next().unwrap_or_default();
+        let place = match name {
+            ROUTES_NAME => &mut routes,
+            CONTROL_NAME => &mut control,
+            _ => return Err(ListenError::UnknownInherited { name: name.to_owned() }),
+        };
+        let socket = handed_over.take_unix_listener(index).ok().flatten();
+        *place = Some(socket.ok_or_else(|| ListenError::UnknownInherited { name: name.to_owned() })?);
+    }
+    Ok((routes, control))
+}
+
+/// Binds `path`: a stale socket file there is replaced, anything else is an error.
+async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, ListenError> {
+    let io = |source| ListenError::Io { path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(io(error)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ListenError::NotASocket { path: path.to_owned() });
+        }
+        // it does not wait for room in the backlog: a listener whose backlog is full is there, too
+        Ok(_) => match UnixStream::connect(path).await {
+            Ok(_) => return Err(ListenError::Live { path: path.to_owned() }),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(ListenError::Live { path: path.to_owned() });
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(io(error)),
+        },
+    }
+    let gid = group.map(group_id).transpose()?;
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    make_dir(dir).map_err(io)?;
+    // made under another name with its mode and group, and then put in place of a stale one at once
+    let unnamed = dir.join(format!(".{}", process::id()));
+    // left behind by a process of the same id that was killed here, if it is there at all
+    drop(fs::remove_file(&unnamed));
+    let before = umask(Mode::from_bits_truncate(0o777 & !mode));
+    let listener = StdListener::bind(&unnamed);
+    umask(before);
+    let listener = listener.map_err(io)?;
+    let placed = gid
+        .map_or(Ok(()), |gid| chown(&unnamed, None, Some(gid)).map_err(io::Error::from))
+        .and_then(|()| fs::rename(&unnamed, path));
+    if let Err(error) = placed {
+        drop(fs::remove_file(&unnamed));
+        return Err(io(error));
+    }
+    Ok(listener)
+}
+
+/// Makes the directory of a socket, through which others must get to it: who may talk is the socket's to say.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    let before = umask(Mode::from_bits_truncate(0o022));
+    let made = fs::create_dir_all(dir);
+    umask(before);
+    made
+}
+
+fn group_id(group: &str) -> Result<Gid, ListenError> {
+    let found = Group::from_name(group).ok().flatten();
+    found.map(|group| group.gid).ok_or_else(|| ListenError::UnknownGroup { group: group.to_owned() })
+}
+
+/// What is bounded on one socket.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// Connections at once.
+    pub connections: usize,
+    /// How long a connection may be idle, or take for a request's headers.
+    pub idle: Duration,
+    /// How long a client may take nothing of its answer.
+    pub unread: Duration,
+    /// Whether a request is answered to its end although the client has stopped sending, or has gone.
+    pub finish_unheard: bool,
+    /// Headers of a request; twice as many are a broken request to the parser.
+    pub headers: usize,
+    /// Bytes of all headers together.
+    pub header_bytes: usize,
+}
+
+/// Serves `listener` until `stop` says so, then finishes what is in flight.
+///
+/// `handle` receives each request with the peer that sent it, and a function that returns whether that peer still waits.
+/// `open` is the number of connections. While `is_short` returns true, clients that do not read their answers are
+/// disconnected within seconds.
+pub async fn serve<H, F, B>(
+    listener: UnixListener,
+    bounds: Bounds,
+    open: Arc<AtomicUsize>,
+    mut stop: watch::Receiver<bool>,
+    is_short: IsShort,
+    handle: H,
+) where
+    H: Fn(Request<Incoming>, Peer, StillWaiting) -> F + Clone + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: hyper::body::Body<Data = bytes::Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + 'static,
+{
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .half_close(bounds.finish_unheard)
+        .header_read_timeout(bounds.idle)
+        .max_headers(2 * bounds.headers)
+        .max_buf_size((2 * bounds.header_bytes).max(64 * 1024));
+    let graceful = GracefulShutdown::new();
+    let refusals = Refusals::new(bounds.connections);
+    let mut near_timer = interval(NEAR_TIMER);
+    let mut pace = AcceptPace::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = near_timer.tick() => continue,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+                continue;
+            }
+        };
+        pace.wait_after_accept().await;
+        let Ok(peer) = peer_of(&stream) else { continue };
+        let Some(counted) = Counted::take(&open, bounds.connections) else {
+            refusals.refuse(stream);
+            continue;
+        };
+        let handle = handle.clone();
+        let stream = SharedStream::new(stream);
+        let watched = stream.clone();
+        let still_waiting: StillWaiting = Arc::new(move || watched.has_client());
+        let service = service_fn(move |request| {
+            let handled = handle(request, peer, Arc::clone(&still_waiting));
+            async move { Ok::<_, Infallible>(handled.await) }
+        });
+        let connection = graceful.watch(http.serve_connection(
+            TokioIo::new(BoundedWrites::new(stream, bounds.unread, Arc::clone(&is_short))),
+            service,
+        ));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+            }
+            drop(counted);
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
+}
+
+fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
+    let credentials = stream.peer_cred()?;
+    Ok(Peer { uid: credentials.uid(), gid: credentials.gid(), pid: credentials.pid() })
+}
+
+/// One of the bounded connections.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn take(open: &Arc<AtomicUsize>, bound: usize) -> Option<Self> {
+        let taken =
+            open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < bound).then_some(open + 1));
+        taken.ok().map(|_| Self(Arc::clone(open)))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,61 @@
+//! Refuses connections over the limit.
+
+use crate::platform::api::front::{REQUEST_ID, new_request_id};
+use crate::platform::problem::{MEDIA_TYPE, Problem};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// The most refusals written at a time. Each holds a file descriptor for up to [`FAREWELL`]; without the limit a flood of
+/// connections would use up the store's descriptors.
+pub(crate) const REFUSALS_MAX: usize = 32;
+/// The longest time that a connection over the limit stays open for its refusal.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Refuses connections of one socket.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    connections: usize,
+    writing: Arc<Semaphore>,
+}
+
+impl Refusals {
+    /// `connections` is the limit of the socket.
+    pub(super) fn new(connections: usize) -> Self {
+        Self { connections, writing: Arc::new(Semaphore::new(REFUSALS_MAX)) }
+    }
+
+    /// Answers 503 without reading the request. Closes the connection at once if [`REFUSALS_MAX`] refusals are being written.
+    pub(super) fn refuse(&self, stream: UnixStream) {
+        let Ok(permit) = Arc::clone(&self.writing).try_acquire_owned() else { return };
+        let connections = self.connections;
+        tokio::spawn(async move {
+            if let Ok(Err(error)) = timeout(FAREWELL, write_refusal(stream, connections)).await {
+                tracing::debug!(%error, "could not write the refusal of a connection");
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn write_refusal(mut stream: UnixStream, connections: usize) -> io::Result<()> {
+    let problem = Problem::Overloaded(format!("there are {connections} connections already"));
+    let body = problem.to_json();
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
+         {REQUEST_ID}: {}\r\nconnection: close\r\n\r\n",
+        body.len(),
+        new_request_id()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&body).await?;
+    stream.shutdown().await?;
+    // a close before the client has sent its request would reset the connection before the client reads the answer
+    let mut rest = [0; 4096];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! Answers do not tell where the state directory is; the service log does.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// What stands in an answer for the path of the state directory.
+const STATE_DIR: &str = "<state_dir>";
+static PATH: OnceLock<String> = OnceLock::new();
+
+/// Has all answers of this process leave out this path.
+pub fn hide_state_dir(dir: &Path) {
+    // a second daemon in one process is a test's
+    drop(PATH.set(dir.display().to_string()));
+}
+
+/// `text` without the path of the state directory.
+#[must_use]
+pub fn without_state_dir(text: String) -> String {
+    match PATH.get() {
+        Some(path) if !path.is_empty() && text.contains(path.as_str()) => {
+            text.replace(path.as_str(), STATE_DIR)
+        }
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::problem::Problem;
+    use oracled_store::StoreError;
+
+    #[test]
+    fn answer_does_not_tell_the_path_of_the_state_directory() {
+        let dir = Path::new("/var/lib/oracled-hidden");
+        hide_state_dir(dir);
+        let source = || std::io::Error::other("no");
+        for error in [
+            StoreError::Corrupt { dir: dir.to_owned(), detail: "a checksum is wrong".into() },
+            StoreError::Io { path: dir.join("store"), source: source() },
+            StoreError::Unavailable { cause: format!("cannot write {}", dir.join("store/db").display()) },
+        ] {
+            let told = String::from_utf8(Problem::from(error).to_json()).expect("it is text");
+            assert!(!told.contains("oracled-hidden") && told.contains(STATE_DIR), "{told}");
+        }
+    }
+}

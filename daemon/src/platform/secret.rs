@@ -1,0 +1,75 @@
+//! Secrets: a key, a password. They come from systemd's credentials, from a file, or from a variable, and go nowhere
+//! else: not into the configuration that is printed, nor into a log or an error.
+
+use crate::platform::config::ConfigError;
+use secrecy::SecretString;
+use std::env::{self, VarError};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Where systemd puts what `LoadCredential=oracled:…` names.
+const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
+
+/// Reads a secret: systemd's credential `credential`, else `file` (the configuration's `key`), else the environment variable
+/// `variable`.
+///
+/// # Errors
+/// Where a file that is named, or there, is empty or cannot be read.
+pub fn secret(
+    credential: &str,
+    key: &str,
+    file: Option<&Path>,
+    variable: &str,
+) -> Result<Option<SecretString>, ConfigError> {
+    let credentials = env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
+    let name = format!("systemd's credential oracled_{credential}");
+    let credential = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
+    if let Some(credential) = credential.map(|file| there(&name, file)).transpose()?.flatten() {
+        return of_file(&name, &credential).map(Some);
+    }
+    match file {
+        Some(file) => of_file(&format!("`{key}`"), file).map(Some),
+        None => of_variable(&format!("the variable {variable}"), variable),
+    }
+}
+
+/// The secret in the variable called `variable`, if that is set and not empty. Errors show `name` instead, because a misplaced
+/// key can be in place of the variable's name.
+///
+/// # Errors
+/// Where it is not text.
+pub fn of_variable(name: &str, variable: &str) -> Result<Option<SecretString>, ConfigError> {
+    match env::var(variable) {
+        Ok(text) => Ok(Some(text).filter(|text| !text.is_empty()).map(SecretString::from)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(ConfigError::NotUnderstood(format!(
+            "{name}: the value of the environment variable is not UTF-8"
+        ))),
+    }
+}
+
+/// The file, if there is one of its name, be it a link to nowhere. One that cannot be looked at is not taken for none.
+fn there(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
+    match fs::symlink_metadata(&file) {
+        Ok(_) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(ConfigError::NotUnderstood(format!("{name}: {error}"))),
+    }
+}
+
+/// The secret in `file`, without the line breaks at its end. Errors show `name` instead, because a misplaced key can be in
+/// place of the path.
+///
+/// # Errors
+/// Where it is empty or cannot be read.
+pub fn of_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
+    let unusable = |why: &str| {
+        ConfigError::NotUnderstood(format!(
+            "{name}: cannot read a secret from the file: {why}; allowed: the path of a file with the secret"
+        ))
+    };
+    let text = fs::read_to_string(file).map_err(|error| unusable(&error.to_string()))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.is_empty() { Err(unusable("it is empty")) } else { Ok(text.into()) }
+}

@@ -1,0 +1,240 @@
+//! What both sockets share: the running system, its bounds, and whether it is ready.
+
+use crate::platform::api::signal_rate::SignalRate;
+use crate::platform::config::Config;
+use crate::platform::problem::{Problem, without_state_dir};
+use crate::platform::telemetry::LogLevel;
+use jiff::Timestamp;
+use oracled_actors::System;
+use oracled_actors::audit::logger::JournalReport;
+use oracled_actors::platform::caller::carried;
+use oracled_domain::ground::id::SourceId;
+use oracled_store::ground::verify::CheckProgress;
+use prometheus_client::registry::Registry;
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
+
+/// The progress of the source checks that callers wait for.
+#[derive(Debug, Default)]
+pub struct SourceChecks(StdMutex<HashMap<SourceId, CheckProgress>>);
+
+impl SourceChecks {
+    /// Sets the progress of the check of a source, or removes it after the check.
+    pub fn set(&self, oracle_id: &SourceId, progress: Option<CheckProgress>) {
+        let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Some(progress) => drop(checks.insert(oracle_id.clone(), progress)),
+            None => drop(checks.remove(oracle_id)),
+        }
+    }
+
+    /// The progress of the check of a source.
+    #[must_use]
+    pub fn get(&self, oracle_id: &SourceId) -> Option<CheckProgress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(oracle_id).copied()
+    }
+}
+
+/// The running daemon, as its handlers see it.
+#[derive(Debug)]
+pub struct Service {
+    /// The actors.
+    pub system: System,
+    /// What it was started with.
+    pub config: Config,
+    /// The service log's level.
+    pub log_level: LogLevel,
+    /// When it began to serve.
+    pub started_at: Timestamp,
+    /// What Prometheus is told.
+    pub registry: Registry,
+    /// Connections to the routes' socket.
+    pub connections: Arc<AtomicUsize>,
+    /// Connections to the administrators' socket.
+    pub control_connections: Arc<AtomicUsize>,
+    places: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    /// The checks of sources that callers wait for.
+    pub checks: SourceChecks,
+    /// How often signals are taken.
+    pub signal_rate: SignalRate,
+    draining: AtomicBool,
+    /// What the check of the store that runs beside the service has found wrong.
+    damage: watch::Sender<Option<String>>,
+    stopping: watch::Sender<bool>,
+    control: Mutex<()>,
+}
+
+impl Service {
+    /// The service around a system that was just started.
+    #[must_use]
+    pub fn new(system: System, config: Config, log_level: LogLevel) -> Arc<Self> {
+        let mut registry = Registry::with_prefix("oracled");
+        system.metrics.register(&mut registry);
+        let places = Arc::new(Semaphore::new(config.limits.in_flight));
+        let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes));
+        let answers = Arc::new(Semaphore::new(config.limits.bodies_bytes));
+        let service = Self {
+            started_at: system.clock.now(),
+            system,
+            config,
+            log_level,
+            registry,
+            connections: Arc::default(),
+            control_connections: Arc::default(),
+            places,
+            bodies,
+            answers,
+            checks: SourceChecks::default(),
+            signal_rate: SignalRate::default(),
+            draining: AtomicBool::new(false),
+            damage: watch::channel(None).0,
+            stopping: watch::channel(false).0,
+            control: Mutex::new(()),
+        };
+        Arc::new(service)
+    }
+
+    /// Runs `work` that writes to its end, whatever becomes of the caller that waits for it.
+    ///
+    /// # Errors
+    /// `Draining` or `Overloaded` without having begun; `Internal` where the work panicked.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place =
+            place.map_err(|_| Problem::Overloaded("as much as is allowed is being judged already".into()));
+        self.work_at(place, work).await
+    }
+
+    /// The same for a caller that can wait for its turn: it is not told that it is too much.
+    ///
+    /// # Errors
+    /// `Draining` without having begun; `Internal` where the work panicked.
+    pub async fn work_in_turn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        self.work_at(place.map_err(|_| Problem::Draining), work).await
+    }
+
+    async fn work_at<T: Send + 'static>(
+        &self,
+        place: Result<OwnedSemaphorePermit, Problem>,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        if self.draining() {
+            return Err(Problem::Draining);
+        }
+        let place = place?;
+        // a future of its own: hyper drops the handler's when the client goes away
+        let worked = tokio::spawn(carried(async move {
+            let done = work.await;
+            drop(place);
+            done
+        }));
+        worked.await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
+    }
+
+    /// How much is in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.config.limits.in_flight.saturating_sub(self.places.available_permits())
+    }
+
+    /// Takes so many bytes of the memory for requests' bodies, to be given back when what is handed back is dropped.
+    ///
+    /// # Errors
+    /// `Overloaded` where there is not so much left.
+    pub fn hold_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let held = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
+        held.map_err(|_| Problem::Overloaded("as much as is allowed is being sent already".into()))
+    }
+
+    /// Waits for so many bytes of the memory for large answers, or all of it, to be given back when what is handed back is
+    /// dropped.
+    pub async fn hold_answer(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let bytes = u32::try_from(bytes.min(self.config.limits.bodies_bytes)).unwrap_or(u32::MAX);
+        let held = Arc::clone(&self.answers).acquire_many_owned(bytes).await;
+        held.expect("nobody closes the semaphore")
+    }
+
+    /// Whether requests wait for memory that answers hold until they are read.
+    #[must_use]
+    pub fn is_short_of_answers(&self) -> bool {
+        // a waiting request takes all available permits
+        self.answers.available_permits() == 0 || self.system.queries.is_short_of_pages()
+    }
+
+    /// Waits for one's turn to change how the daemon runs.
+    pub async fn control_turn(&self) -> MutexGuard<'_, ()> {
+        self.control.lock().await
+    }
+
+    /// Waits until nothing is in flight.
+    pub async fn settled(&self) {
+        let all = u32::try_from(self.config.limits.in_flight).unwrap_or(u32::MAX);
+        // the semaphore is never closed, so that this ends with all places or not at all
+        drop(self.places.acquire_many(all).await);
+    }
+
+    /// Whether new work is turned away.
+    #[must_use]
+    pub fn draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Turns new work away, or takes it again.
+    pub fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Release);
+    }
+
+    /// Becomes true when the daemon stops.
+    #[must_use]
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Tells everyone that the daemon stops.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Notes that the store has been found damaged while it is served.
+    pub fn note_damage(&self, damage: String) {
+        self.damage.send_replace(Some(damage));
+    }
+
+    /// Waits until the store has been found damaged, and hands back how.
+    pub async fn damage(&self) -> String {
+        let mut damage = self.damage.subscribe();
+        let found = damage.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
+        found.unwrap_or_default()
+    }
+
+    /// How the journal is doing.
+    #[must_use]
+    pub fn journal(&self) -> JournalReport {
+        self.system.log.report().borrow().clone()
+    }
+
+    /// Why it is not ready for verdicts; nothing if it is.
+    #[must_use]
+    pub fn unready(&self) -> Vec<String> {
+        let failure = self
+            .journal()
+            .takes_no_work()
+            .map(|(cause, since)| format!("storage_unavailable since {since}: {cause}"));
+        let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
+        let draining = self.draining().then(|| "draining".to_owned());
+        [failure, damage, draining].into_iter().flatten().map(without_state_dir).collect()
+    }
+}

@@ -1,0 +1,3 @@
+//! Oracle-A.
+
+pub mod api;

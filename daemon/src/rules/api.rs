@@ -1,0 +1,3 @@
+//! On the routes' socket.
+
+pub mod rules;

@@ -1,0 +1,153 @@
+//! `POST /v1/rules/evaluate:batch`: texts by the line, and their evaluations by the line, while more are sent.
+
+use crate::platform::api::held;
+use crate::platform::api::held::{Answers, Held};
+use crate::platform::api::request;
+use crate::platform::api::request::lines::{Line, Lines};
+use crate::platform::api::request::{EvaluateRequest, Gathered, WantedCase};
+use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::service::Service;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::header::CONTENT_TYPE;
+use oracled_actors::platform::caller::carried;
+use oracled_actors::rules::Evaluate;
+use oracled_domain::rules::{Evaluation, Settings};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// The media type of both.
+const MEDIA_TYPE: &str = "application/x-ndjson";
+
+/// Checks texts against facts: one request a line, as of `POST /v1/rules/evaluate`, and one answer a line, in the same
+/// order. What is wrong with a line is told in its place, and does not end the others.
+///
+/// # Errors
+/// A [`Problem`] where it is no such stream, or none is taken now.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/evaluate:batch",
+    request_body(content = String, content_type = "application/x-ndjson"),
+    responses(
+        (status = 200, description = "Lines of `{line, id?, evaluation}` or `{line, id?, problem}`", body = String, content_type = "application/x-ndjson"),
+        (status = "4XX", description = "The request is refused", body = ProblemDocument),
+        (status = "5XX", description = "Nothing could be evaluated for now", body = ProblemDocument),
+    ),
+)]
+pub async fn evaluate_batch(
+    State(service): State<Arc<Service>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let lines = Lines::of(request, &service)?;
+    if service.draining() {
+        return Err(Problem::Draining);
+    }
+    let (sender, answers) = Answers::channel();
+    tokio::spawn(carried(answer_all(service, lines, sender)));
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::from(answers)).into_response())
+}
+
+/// Answers line by line until there are no more, or nobody listens.
+async fn answer_all(service: Arc<Service>, mut lines: Lines, sender: mpsc::Sender<Held>) {
+    let mut stopping = service.stopping();
+    while let Some(some) = lines.next_some(&service).await {
+        let answers = answers(&service, some).await;
+        tokio::select! {
+            biased;
+            sent = sender.send(answers) => if sent.is_err() { return },
+            // whoever does not read must not keep the daemon from stopping
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+        }
+    }
+}
+
+/// One line of the answer.
+#[derive(Serialize)]
+struct Answer<'a> {
+    line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evaluation: Option<&'a Evaluation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<Box<RawValue>>,
+}
+
+/// A line that was read: its id, and the case or what is wrong with it.
+struct Read {
+    line: u64,
+    id: Option<String>,
+    case: Result<WantedCase, Problem>,
+}
+
+/// The answers to some lines, which are evaluated and logged together.
+async fn answers(service: &Service, lines: Vec<Line>) -> Held {
+    let mut bytes = lines.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
+    let (mut cases, mut all_held) = (Vec::new(), Vec::new());
+    let mut read: Vec<(u64, Option<String>, Option<Problem>)> = Vec::new();
+    let settings = service.config.rules.settings();
+    for Read { line, id, case } in lines.into_iter().map(|line| reading(line, &settings)) {
+        let gathered = match case {
+            Ok(case) => case.gathered(service).await,
+            Err(problem) => Err(problem),
+        };
+        match gathered {
+            Ok(Gathered { wanted: case, held }) => {
+                bytes += held.bytes();
+                all_held.push(held);
+                cases.push(case);
+                read.push((line, id, None));
+            }
+            Err(problem) => read.push((line, id, Some(problem))),
+        }
+    }
+    let (room, evaluated) = match held::room_for(bytes, service).await {
+        Ok(room) if cases.is_empty() => (Some(room), Ok(Vec::new())),
+        Ok(room) => {
+            let rules = service.system.rules.clone();
+            let evaluate = async move { Ok(rules.ask(Evaluate(cases)).await??) };
+            (Some(room), service.work_in_turn(evaluate).await)
+        }
+        Err(problem) => (None, Err(problem)),
+    };
+    let (evaluations, failure) = match evaluated {
+        Ok(evaluations) => (evaluations, None),
+        Err(problem) => (Vec::new(), Some(problem)),
+    };
+    let mut evaluations = evaluations.iter();
+    let mut text = Vec::new();
+    for (line, id, problem) in read {
+        let evaluation = if problem.is_none() { evaluations.next() } else { None };
+        let problem = match (&problem, evaluation, &failure) {
+            (Some(problem), ..) | (None, None, Some(problem)) => Some(problem.to_raw()),
+            (None, None, None) => Some(Problem::Internal("no evaluation came back".into()).to_raw()),
+            (None, Some(_), _) => None,
+        };
+        let answer = Answer { line, id, evaluation, problem };
+        serde_json::to_writer(&mut text, &answer).expect("an answer is plain data with string keys");
+        text.push(b'\n');
+    }
+    Held::new(text, room)
+}
+
+fn reading(Line { number, text }: Line, settings: &Settings) -> Read {
+    /// What a line is called that is no request otherwise.
+    #[derive(Deserialize)]
+    struct Named {
+        id: Option<String>,
+    }
+    let text = match text {
+        Ok(text) => text,
+        Err(problem) => return Read { line: number, id: None, case: Err(problem) },
+    };
+    match request::parse::<EvaluateRequest>(&text) {
+        Ok(request) => Read { line: number, id: request.id.clone(), case: request.case(settings) },
+        Err(problem) => {
+            let id = request::parse::<Named>(&text).ok().and_then(|named| named.id);
+            Read { line: number, id, case: Err(problem) }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Verdicts and their sessions.
+
+pub mod api;
+pub mod control;

@@ -1,0 +1,6 @@
+//! On the routes' socket.
+
+pub mod cache;
+pub mod crosscheck;
+pub mod sessions;
+pub mod verdicts;

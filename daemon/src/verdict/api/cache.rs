@@ -1,0 +1,78 @@
+//! `/cache/{session_id}`: the same cache under the paths of the service that oracled replaces. What is written
+//! here passes the gate like everything else.
+
+use super::verdicts::deliver;
+use crate::platform::api::held::document;
+use crate::platform::api::request;
+use crate::platform::api::request::{CacheRequest, JsonBody, SessionInPath};
+use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::service::Service;
+use axum::extract::State;
+use axum::response::Response;
+use hyper::StatusCode;
+use oracled_actors::verdict::cache::Read;
+use oracled_actors::verdict::crosscheck::Judge;
+use oracled_domain::GatePath;
+use std::sync::Arc;
+
+/// Writes a verdict to the cache, if it passes.
+///
+/// # Errors
+/// A [`Problem`] where nothing was written.
+#[utoipa::path(
+    post,
+    path = "/cache/{session_id}",
+    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    request_body = CacheRequest,
+    responses(
+        (status = 201, description = "It passed and is cached", body = Object),
+        (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
+        (status = 409, description = "`session_mismatch`: another tier, query or owner", body = ProblemDocument),
+        (status = 422, description = "`crosscheck_rejected`, with the decision", body = ProblemDocument),
+        (status = "4XX", description = "The request is refused", body = ProblemDocument),
+        (status = "5XX", description = "Nothing is cached for now", body = ProblemDocument),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    SessionInPath(session_id): SessionInPath,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let CacheRequest { tier, query, verdict, .. } = body.parse()?;
+    let limits = &service.config.limits;
+    let judge = Judge {
+        session_id,
+        tier: request::tier(&tier)?,
+        query: request::query(query, limits)?,
+        payload: request::payload(verdict.as_deref(), None)?,
+        customer_email: None,
+        path: GatePath::CacheWrite,
+        made: None,
+        check: None,
+    };
+    deliver(service, judge).await
+}
+
+/// Reads a cached verdict. One that is lost stays so here.
+///
+/// # Errors
+/// A [`Problem`], `verdict_not_cached` above all.
+#[utoipa::path(
+    get,
+    path = "/cache/{session_id}",
+    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    responses(
+        (status = 200, description = "The verdict as it was delivered", body = Object),
+        (status = 404, description = "`verdict_not_cached`", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be read for now", body = ProblemDocument),
+    ),
+)]
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    SessionInPath(session_id): SessionInPath,
+) -> Result<Response, Problem> {
+    match service.system.cache.ask(Read(session_id.clone())).await?? {
+        Some(cached) => Ok(document(StatusCode::OK, cached.body.clone())),
+        None => Err(Problem::VerdictNotCached(session_id.to_string())),
+    }
+}

@@ -1,0 +1,46 @@
+//! `POST /v1/crosscheck`: judges a verdict, logs the judgement, and delivers nothing.
+
+use crate::platform::api::request;
+use crate::platform::api::request::{CheckRequest, JsonBody};
+use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::service::Service;
+use axum::Json;
+use axum::extract::State;
+use oracled_actors::verdict::crosscheck::{Judge, Outcome};
+use oracled_domain::{Decision, GatePath};
+use std::sync::Arc;
+
+/// Judges a verdict.
+///
+/// # Errors
+/// A [`Problem`] where the request cannot be read, or the judgement not logged.
+#[utoipa::path(
+    post,
+    path = "/v1/crosscheck",
+    request_body = CheckRequest,
+    responses(
+        (status = 200, description = "The decision, approved or not", body = Object),
+        (status = "4XX", description = "The request is refused", body = ProblemDocument),
+        (status = "5XX", description = "Nothing could be judged for now", body = ProblemDocument),
+    ),
+)]
+pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Json<Decision>, Problem> {
+    let CheckRequest { session_id, tier, query, verdict, raw } = body.parse()?;
+    let limits = &service.config.limits;
+    let judge = Judge {
+        session_id: request::session_id(session_id, limits)?,
+        tier: request::tier(&tier)?,
+        query: request::query(query, limits)?,
+        payload: request::payload(verdict.as_deref(), raw.as_deref())?,
+        customer_email: None,
+        path: GatePath::Check,
+        made: None,
+        check: None,
+    };
+    let crosscheck = service.system.crosscheck.clone();
+    let outcome = service.work(async move { Ok(crosscheck.ask(judge).await??) }).await?;
+    match outcome {
+        Outcome::Checked(decision) => Ok(Json(decision)),
+        other => Err(Problem::Internal(format!("a check ended as {other:?}"))),
+    }
+}

@@ -1,0 +1,245 @@
+//! `/v1/verdicts/{session_id}`: hands a verdict in for delivery, and reads it back.
+
+use crate::platform::api::held::document;
+use crate::platform::api::request;
+use crate::platform::api::request::{Gathered, JsonBody, SessionInPath, SubmitRequest, Wanted};
+use crate::platform::config::Provider;
+use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::service::Service;
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
+use oracled_actors::verdict::cache::{Cached, Find, Known, Read};
+use oracled_actors::verdict::crosscheck::{Judge, Outcome};
+use oracled_actors::verdict::regen;
+use oracled_actors::verdict::regen::{Failed, Landed, Landing};
+use oracled_domain::rules::Evaluation;
+use oracled_domain::verdict::session::Mismatch;
+use oracled_domain::{Decision, GatePath, SessionId};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Says whether a verdict that was read lay in the cache.
+const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
+
+/// Judges a verdict and, if it passes, delivers it. Without one, the model is asked for it first.
+///
+/// # Errors
+/// A [`Problem`] where nothing was delivered.
+#[utoipa::path(
+    post,
+    path = "/v1/verdicts/{session_id}",
+    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    request_body = SubmitRequest,
+    responses(
+        (status = 201, description = "It passed, is durable, and may be delivered", body = Object),
+        (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
+        (status = 409, description = "`session_mismatch`: another tier, query or owner; `delivered_already`; `facts_unavailable`, `source_silent`: a source of `facts_from` gives no facts", body = ProblemDocument),
+        (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation", body = ProblemDocument),
+        (status = 502, description = "`model_refused`; `model_refused_request`: the same request is refused again", body = ProblemDocument),
+        (status = 504, description = "`model_timeout`", body = ProblemDocument),
+        (status = "4XX", description = "The request is refused", body = ProblemDocument),
+        (status = "5XX", description = "Nothing is delivered for now", body = ProblemDocument),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    SessionInPath(session_id): SessionInPath,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let mut request: SubmitRequest = body.parse()?;
+    let wanted = request.take_check(&service.config.rules.settings())?;
+    let SubmitRequest { tier, query, customer_email, verdict, raw, .. } = request;
+    let limits = &service.config.limits;
+    let (tier, customer_email) = (request::tier(&tier)?, request::email(customer_email)?);
+    let is_made = verdict.is_none() && raw.is_none();
+    let query = if is_made { request::question(query, limits)? } else { request::query(query, limits)? };
+    let payload = if is_made { None } else { Some(request::payload(verdict.as_deref(), raw.as_deref())?) };
+    if wanted.as_ref().is_some_and(Wanted::asks_sources) {
+        let (session_id, query) = (session_id.clone(), query.clone());
+        let find = Find { session_id, tier, query, customer_email: customer_email.clone(), check: None };
+        if let Some(answer) = delivered_before(&service, find).await? {
+            return Ok(answer);
+        }
+    }
+    let (check, _held) = match wanted {
+        None => (None, None),
+        Some(wanted) => {
+            let Gathered { wanted: check, held } = wanted.gathered(&service).await?;
+            (Some(check), Some(held))
+        }
+    };
+    let Some(payload) = payload else {
+        return generate(service, regen::Deliver { session_id, tier, query, customer_email, check }).await;
+    };
+    let (path, made) = (GatePath::Submit, None);
+    deliver(service, Judge { session_id, tier, query, payload, customer_email, path, made, check }).await
+}
+
+/// The answer to whoever hands in a verdict for a session that has its own: that one stands, whatever its sources say by now, or
+/// whether they answer at all. Nothing where none was delivered, or it is lost.
+async fn delivered_before(service: &Service, find: Find) -> Result<Option<Response>, Problem> {
+    let session = service.system.store.session(&find.session_id)?;
+    // one that was only read so far is not delivered without the facts that are asked for
+    if session.is_none_or(|(session, _)| session.delivered_sha256.is_none()) {
+        return Ok(None);
+    }
+    let (cache, session_id) = (service.system.cache.clone(), find.session_id.clone());
+    match service.work(async move { Ok(cache.ask(find).await??) }).await? {
+        Known::Cached(cached) => Ok(Some(document(StatusCode::OK, replayed(&cached)))),
+        Known::Mismatch(what) => Err(mismatch(&session_id, what)),
+        Known::Nothing(_) => Ok(None),
+    }
+}
+
+async fn generate(service: Arc<Service>, order: regen::Deliver) -> Result<Response, Problem> {
+    let (session_id, regen) = (order.session_id.clone(), service.system.regen.clone());
+    let landed = service.work(async move { Ok(regen.ask(order).await?) }).await?;
+    match landed {
+        Err(failed) if matches!(*failed, Failed::NoModel) => Err(no_model(&service)),
+        Ok(Landing::Delivered(cached)) => Ok(document(StatusCode::CREATED, cached.body.clone())),
+        landed => Ok(document(StatusCode::OK, replayed(&*landing(&service, &session_id, landed)?))),
+    }
+}
+
+/// Reads the verdict of a session: from the cache, or made anew where it is lost and the session is known.
+///
+/// # Errors
+/// A [`Problem`], `session_unknown` above all.
+#[utoipa::path(
+    get,
+    path = "/v1/verdicts/{session_id}",
+    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    responses(
+        (status = 200, description = "The verdict: `X-Cache: HIT` as it was delivered, `MISS` made anew, with `divergence_level`", body = Object),
+        (status = 404, description = "`session_unknown`; `verdict_not_cached` where there is no model", body = ProblemDocument),
+        (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation; each with `Retry-After`", body = ProblemDocument),
+        (status = 429, description = "`regen_rate_limited`, with `Retry-After`", body = ProblemDocument),
+        (status = 502, description = "`model_refused`, with `Retry-After`; `model_refused_request`: the same request is refused again", body = ProblemDocument),
+        (status = 503, description = "`model_unavailable`, `model_busy`, each with `Retry-After`", body = ProblemDocument),
+        (status = 504, description = "`model_timeout`", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be read for now", body = ProblemDocument),
+    ),
+)]
+pub async fn get(
+    method: Method,
+    State(service): State<Arc<Service>>,
+    SessionInPath(session_id): SessionInPath,
+) -> Result<Response, Problem> {
+    let found = service.system.cache.ask(Read(session_id.clone())).await??;
+    let (cached, came_from) = match found {
+        Some(cached) => (cached, "HIT"),
+        // whoever asks for the head alone does not want it made
+        None if method == Method::HEAD => return Err(Problem::VerdictNotCached(session_id.to_string())),
+        None if service.draining() => return Err(Problem::Draining),
+        None => {
+            let landed = service.system.regen.ask(regen::Read(session_id.clone())).await?;
+            if matches!(&landed, Err(failed) if matches!(**failed, Failed::NoModel)) {
+                return Err(Problem::VerdictNotCached(session_id.to_string()));
+            }
+            // another flight may have landed a moment ago
+            let came_from = if matches!(landed, Ok(Landing::Replayed(_))) { "HIT" } else { "MISS" };
+            (landing(&service, &session_id, landed)?, came_from)
+        }
+    };
+    let mut response = document(StatusCode::OK, cached.body.clone());
+    response.headers_mut().insert(X_CACHE, HeaderValue::from_static(came_from));
+    Ok(response)
+}
+
+/// Why nothing can be made here, and what to do about it.
+fn no_model(service: &Service) -> Problem {
+    let cause = match service.config.model.provider {
+        Provider::None => {
+            "no model is configured: hand in `verdict` or `raw`, or configure `model.provider`".to_owned()
+        }
+        _ => "the model has no key: see `model.api_key_file`".to_owned(),
+    };
+    Problem::ModelUnavailable { cause, retry_after: None }
+}
+
+/// The verdict that a flight has brought.
+fn landing(service: &Service, session_id: &SessionId, landed: Landed) -> Result<Arc<Cached>, Problem> {
+    match landed {
+        Ok(Landing::Delivered(cached) | Landing::Regenerated(cached, _) | Landing::Replayed(cached)) => {
+            Ok(cached)
+        }
+        Ok(Landing::Rejected { decision, retry_after }) => {
+            Err(rejected(service, session_id, decision, retry_after))
+        }
+        Ok(Landing::RefusedByRules { evaluation, retry_after }) => {
+            Err(refused_by_rules(service, session_id, Arc::unwrap_or_clone(evaluation), retry_after))
+        }
+        Ok(Landing::Mismatch(what)) => Err(mismatch(session_id, what)),
+        Err(failed) => Err(Problem::not_made(session_id, &failed)),
+    }
+}
+
+/// What submitting and writing to the cache have in common: nothing is judged where the session has its verdict
+/// already, and else the gate decides.
+pub(crate) async fn deliver(service: Arc<Service>, mut judge: Judge) -> Result<Response, Problem> {
+    let session_id = judge.session_id.clone();
+    let (crosscheck, cache) = (service.system.crosscheck.clone(), service.system.cache.clone());
+    let outcome = service.work(async move {
+        let find = Find {
+            session_id: judge.session_id.clone(),
+            tier: judge.tier,
+            query: judge.query.clone(),
+            customer_email: judge.customer_email.clone(),
+            check: judge.check.clone(),
+        };
+        match cache.ask(find).await?? {
+            Known::Cached(cached) => Ok(Outcome::Replayed(cached)),
+            Known::Mismatch(what) => Ok(Outcome::Mismatch(what)),
+            Known::Nothing(check) => {
+                // what is handed in over a lost verdict passes the gate that the first one passed
+                judge.check = judge.check.or(check);
+                Ok(crosscheck.ask(judge).await??)
+            }
+        }
+    });
+    match outcome.await? {
+        Outcome::Delivered(cached) | Outcome::Regenerated(cached, _) => {
+            Ok(document(StatusCode::CREATED, cached.body.clone()))
+        }
+        Outcome::Replayed(cached) => Ok(document(StatusCode::OK, replayed(&cached))),
+        Outcome::Mismatch(what) => Err(mismatch(&session_id, what)),
+        Outcome::Rejected(decision) => Err(rejected(&service, &session_id, decision, None)),
+        Outcome::RefusedByRules(evaluation) => {
+            Err(refused_by_rules(&service, &session_id, *evaluation, None))
+        }
+        Outcome::Checked(_) => Err(Problem::Internal("a delivery ended as a check".into())),
+    }
+}
+
+pub(crate) fn mismatch(session_id: &SessionId, what: Mismatch) -> Problem {
+    Problem::SessionMismatch { session_id: session_id.to_string(), what }
+}
+
+fn rejected(
+    service: &Service,
+    session_id: &SessionId,
+    decision: Decision,
+    retry_after: Option<Duration>,
+) -> Problem {
+    let (session_id, contact) = (session_id.to_string(), service.config.contact.clone());
+    Problem::CrosscheckRejected { session_id, decision: Box::new(decision), contact, retry_after }
+}
+
+fn refused_by_rules(
+    service: &Service,
+    session_id: &SessionId,
+    evaluation: Evaluation,
+    retry_after: Option<Duration>,
+) -> Problem {
+    let (session_id, contact) = (session_id.to_string(), service.config.contact.clone());
+    Problem::RulesRejected { session_id, evaluation: Box::new(evaluation), contact, retry_after }
+}
+
+/// The document with `"replayed":true` as its last member.
+fn replayed(cached: &Cached) -> Bytes {
+    let members = cached.body.strip_suffix(b"}").expect("the document is an object");
+    [members, br#","replayed":true}"#].concat().into()
+}

@@ -1,0 +1,6 @@
+//! On the control socket.
+
+pub mod divergence;
+pub mod outbox;
+pub mod purge;
+pub mod session;

@@ -1,0 +1,147 @@
+//! `/v1/sessions/{session_id}`: show, correct or remove one session.
+
+use crate::platform::api::request;
+use crate::platform::api::request::{JsonBody, SessionInPath};
+use crate::platform::control::order::act;
+use crate::platform::problem::Problem;
+use crate::platform::service::Service;
+use crate::verdict::api::verdicts::mismatch;
+use axum::extract::State;
+use axum::{Extension, Json};
+use oracled_actors::verdict::cache::{Correct, Corrected, Remove};
+use oracled_actors::verdict::notifier::HoldMails;
+use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::session::Email;
+use oracled_domain::{MailId, Peer, Session, SessionId, Sha256Hex, Tier};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A session as an administrator sees it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SessionReport {
+    /// Its id.
+    pub session_id: SessionId,
+    /// The tier that was bought.
+    pub tier: Tier,
+    /// The customer's question.
+    pub query: String,
+    /// The user id that may change it on the routes' socket; null where only an administrator may.
+    pub owner_uid: Option<u32>,
+    /// The address that its mail goes to.
+    pub customer_email: Option<Email>,
+    /// The verdict that was delivered first; `UNKNOWN` while there is none, or none that is known.
+    pub original_verdict: OriginalLabel,
+    /// The SHA-256 of the verdict that oracled delivered first.
+    pub delivered_sha256: Option<Sha256Hex>,
+    /// The SHA-256 of the verdict that was cached last.
+    pub cached_sha256: Option<Sha256Hex>,
+}
+
+impl From<Session> for SessionReport {
+    fn from(session: Session) -> Self {
+        Self {
+            session_id: session.session_id,
+            tier: session.tier,
+            query: session.query.as_str().to_owned(),
+            owner_uid: session.owner_uid,
+            customer_email: session.customer_email,
+            original_verdict: OriginalLabel(session.original.map(|original| original.verdict_label)),
+            delivered_sha256: session.delivered_sha256,
+            cached_sha256: session.cached_sha256,
+        }
+    }
+}
+
+/// The corrections; a member that is absent leaves its value as it is.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CorrectRequest {
+    /// The new address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer_email: Option<String>,
+    /// The verdict that was delivered without oracled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original_verdict: Option<String>,
+    /// The new owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_uid: Option<u32>,
+}
+
+fn unknown(session_id: &SessionId) -> Problem {
+    Problem::SessionUnknown(session_id.to_string())
+}
+
+/// Shows a session.
+///
+/// # Errors
+/// `SessionUnknown`.
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    SessionInPath(session_id): SessionInPath,
+) -> Result<Json<SessionReport>, Problem> {
+    let session = service.system.store.session(&session_id)?;
+    session.map(|(session, _)| Json(session.into())).ok_or_else(|| unknown(&session_id))
+}
+
+/// Corrects a session.
+///
+/// # Errors
+/// `SessionUnknown`; `SessionMismatch` where the original verdict was delivered by oracled.
+pub async fn patch(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    SessionInPath(session_id): SessionInPath,
+    body: JsonBody,
+) -> Result<Json<SessionReport>, Problem> {
+    let CorrectRequest { customer_email, original_verdict, owner_uid } = body.parse()?;
+    let correct = Correct {
+        session_id: session_id.clone(),
+        customer_email: request::email(customer_email)?,
+        original_verdict: request::label(original_verdict)?,
+        owner_uid,
+        peer,
+    };
+    let cache = service.system.cache.clone();
+    match act(async move { Ok(cache.ask(correct).await??) }).await? {
+        Corrected::Done(session) => Ok(Json((*session).into())),
+        Corrected::Unknown => Err(unknown(&session_id)),
+        Corrected::Mismatch(what) => Err(mismatch(&session_id, what)),
+    }
+}
+
+/// The mails of a session that are still in the outbox.
+fn queued_mails(service: &Service, session_id: &SessionId) -> Result<Vec<MailId>, Problem> {
+    let store = &service.system.store;
+    let verdict = MailId::verdict(session_id);
+    let mut mails: Vec<_> = store.mail_standing(&verdict)?.map(|_| verdict).into_iter().collect();
+    let prefix = format!("divergence:{session_id}:");
+    let after = MailId::try_from(prefix.clone()).map_err(|error| Problem::Internal(error.to_string()))?;
+    store.visit_mails(Some(&after), |standing| {
+        let goes_on = standing.mail_id.as_str().starts_with(&prefix);
+        if goes_on && standing.session_id == *session_id {
+            mails.push(standing.mail_id);
+        }
+        goes_on
+    })?;
+    Ok(mails)
+}
+
+/// Removes a session with its cached verdict and its queued mail; the answer shows it as it was.
+///
+/// # Errors
+/// `SessionUnknown`; `MailInFlight` where one of its mails is being sent.
+pub async fn delete(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    SessionInPath(session_id): SessionInPath,
+) -> Result<Json<SessionReport>, Problem> {
+    let mails = queued_mails(&service, &session_id)?;
+    let (cache, notifier) = (service.system.cache.clone(), service.system.notifier.clone());
+    let session = session_id.clone();
+    let removed = act(async move {
+        let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMails(mails)).await??) };
+        Ok(cache.ask(Remove { session_id: session, mails, peer }).await??)
+    });
+    let removed = removed.await?;
+    removed.map(|session| Json(session.into())).ok_or_else(|| unknown(&session_id))
+}

@@ -1,0 +1,4 @@
+//! Verification.
+
+pub mod api;
+pub mod control;

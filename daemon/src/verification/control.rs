@@ -1,0 +1,5 @@
+//! On the control socket.
+
+pub mod execution;
+pub mod review;
+pub mod workflow;
