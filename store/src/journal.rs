@@ -1,7 +1,6 @@
 //! The one door to disk.
 
-use crate::audit::log;
-use crate::audit::log::Tip;
+use crate::audit::log::{self, Tip};
 use crate::audit::mirror::Mirror;
 use crate::base::engine::{Engine, Options, Tables};
 use crate::base::error::StoreError;

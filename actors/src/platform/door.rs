@@ -1,7 +1,6 @@
 //! The way to an actor: bounded, counted, and with an answer in every case.
 
-use crate::platform::caller;
-use crate::platform::caller::Carry;
+use crate::platform::caller::{self, Carry};
 use crate::platform::vitals::{ActorReport, Vitals};
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler, Message};

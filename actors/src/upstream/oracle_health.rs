@@ -18,9 +18,8 @@ use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
 use jiff::Timestamp;
-use oracled_domain::verdict::health;
 use oracled_domain::verdict::health::{
-    Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused,
+    self, Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused,
 };
 use oracled_domain::{Event, OracleId, Peer};
 use serde::{Deserialize, Serialize};

@@ -100,8 +100,7 @@ fn page(statuses: Vec<HealthStatus>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::verdict::health;
-    use oracled_domain::verdict::health::{HealthConfig, Outcome};
+    use oracled_domain::verdict::health::{self, HealthConfig, Outcome};
 
     #[test]
     fn table_shows_a_requested_wait_beside_the_status() {

@@ -21,8 +21,7 @@ pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
 pub use model::{Model, Provider};
 pub use rules::Rules;
 
-use crate::platform::telemetry;
-use crate::platform::telemetry::LogFormat;
+use crate::platform::telemetry::{self, LogFormat};
 use ::config::{Environment, File, FileFormat};
 use oracled_domain::UnexpectedFields;
 use oracled_domain::ground::id::SourceId;

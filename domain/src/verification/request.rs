@@ -2,8 +2,7 @@
 
 use super::workflow::Workflow;
 use crate::base::blank::is_blank;
-use crate::base::moment;
-use crate::base::moment::{Moment, TimeAhead, check_not_ahead};
+use crate::base::moment::{self, Moment, TimeAhead, check_not_ahead};
 use crate::ground::id::WorkflowId;
 use crate::ground::ontology::{Axis, Ontology};
 use crate::ground::query::{Written, as_written, typed};

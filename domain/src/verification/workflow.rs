@@ -7,8 +7,7 @@ pub use validate::{
     AXES_MAX, BUDGET_MAX_MS, BadWorkflow, CASCADE_LIMIT_MAX, DOMAIN_MAX_BYTES, ORACLES_MAX, TIMEOUT_MAX_MS,
 };
 
-use crate::base::decimal;
-use crate::base::decimal::Decimal;
+use crate::base::decimal::{self, Decimal};
 use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};

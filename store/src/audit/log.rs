@@ -22,8 +22,7 @@ pub use query::LogQuery;
 
 use crate::base::engine::Tables;
 use crate::base::error::StoreError;
-use crate::base::rows;
-use crate::base::rows::{Table, key};
+use crate::base::rows::{self, Table, key};
 use jiff::Timestamp;
 use oracled_domain::SessionId;
 use query::Looked;

@@ -2,8 +2,7 @@
 
 use crate::base::engine::Tables;
 use crate::base::error::StoreError;
-use crate::base::rows;
-use crate::base::rows::{Head, Table, key};
+use crate::base::rows::{self, Head, Table, key};
 use std::ops::{Range, RangeBounds};
 
 impl Tables {

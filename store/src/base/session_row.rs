@@ -6,8 +6,7 @@
 
 use crate::base::engine::Tables;
 use crate::base::error::StoreError;
-use crate::base::rows;
-use crate::base::rows::Table;
+use crate::base::rows::{self, Table};
 use oracled_domain::SessionId;
 use std::path::Path;
 

@@ -1,13 +1,11 @@
 //! What must hold of a store before it is served, and what is looked at beside the service.
 
-use crate::audit::log;
-use crate::audit::log::LogQuery;
+use crate::audit::log::{self, LogQuery};
 use crate::base::engine::{Engine, Opened, Tables};
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::panics::caught;
-use crate::base::rows;
-use crate::base::rows::Table;
+use crate::base::rows::{self, Table};
 use crate::base::session_row::part_revision;
 use crate::base::watermark::{Counts, Watermark};
 use std::ops::Range;

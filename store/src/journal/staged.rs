@@ -1,11 +1,9 @@
 //! A group of records on its way into one batch: numbered, checked against what it expects, and laid out in rows.
 
-use crate::audit::log;
-use crate::audit::log::Tip;
+use crate::audit::log::{self, Tip};
 use crate::base::engine::Engine;
 use crate::base::error::StoreError;
-use crate::base::rows;
-use crate::base::rows::{Row, Table};
+use crate::base::rows::{self, Row, Table};
 use crate::base::session_row::{Part, SessionRow};
 use crate::base::watermark::Counts;
 use crate::journal::record::{Receipt, Record, Refused, RowKey, Write};

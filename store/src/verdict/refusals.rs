@@ -2,8 +2,7 @@
 
 use crate::base::engine::Tables;
 use crate::base::error::StoreError;
-use crate::base::rows;
-use crate::base::rows::{CHUNK_BYTES, Table};
+use crate::base::rows::{self, CHUNK_BYTES, Table};
 use oracled_domain::verdict::session::{Refusal, RefusalKey};
 
 /// Separates the session from the user id in the name of a row. No session id holds this character.

@@ -3,8 +3,7 @@
 use super::{OracleHealth, Report};
 use actix::Addr;
 use oracled_domain::OracleId;
-use oracled_domain::verdict::health;
-use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verdict::health::{self, Outcome};
 
 /// The leave to make one call. Dropped without a report it says that nothing was learned.
 #[derive(Debug)]

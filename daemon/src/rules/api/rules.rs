@@ -4,9 +4,8 @@ mod batch;
 
 pub use batch::*;
 
-use crate::platform::api::held;
-use crate::platform::api::held::Held;
 use crate::platform::api::held::document;
+use crate::platform::api::held::{self, Held};
 use crate::platform::api::request::{EvaluateRequest, Gathered, JsonBody};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;

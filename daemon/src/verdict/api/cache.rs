@@ -3,8 +3,7 @@
 
 use super::verdicts::deliver;
 use crate::platform::api::held::document;
-use crate::platform::api::request;
-use crate::platform::api::request::{CacheRequest, JsonBody, SessionInPath};
+use crate::platform::api::request::{self, CacheRequest, JsonBody, SessionInPath};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::extract::State;

@@ -1,7 +1,6 @@
 //! `POST /v1/crosscheck`: judges a verdict, logs the judgement, and delivers nothing.
 
-use crate::platform::api::request;
-use crate::platform::api::request::{CheckRequest, JsonBody};
+use crate::platform::api::request::{self, CheckRequest, JsonBody};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::Json;

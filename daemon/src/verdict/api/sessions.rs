@@ -1,8 +1,7 @@
 //! `/v1/sessions/{session_id}`: tells of a session what a later read will need to have its verdict made again.
 
 use super::verdicts::mismatch;
-use crate::platform::api::request;
-use crate::platform::api::request::{JsonBody, RegisterRequest, SessionInPath};
+use crate::platform::api::request::{self, JsonBody, RegisterRequest, SessionInPath};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::Json;

@@ -1,8 +1,7 @@
 //! `/v1/verdicts/{session_id}`: hands a verdict in for delivery, and reads it back.
 
 use crate::platform::api::held::document;
-use crate::platform::api::request;
-use crate::platform::api::request::{Gathered, JsonBody, SessionInPath, SubmitRequest, Wanted};
+use crate::platform::api::request::{self, Gathered, JsonBody, SessionInPath, SubmitRequest, Wanted};
 use crate::platform::config::Provider;
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
@@ -13,8 +12,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use oracled_actors::verdict::cache::{Cached, Find, Known, Read};
 use oracled_actors::verdict::crosscheck::{Judge, Outcome};
-use oracled_actors::verdict::regen;
-use oracled_actors::verdict::regen::{Failed, Landed, Landing};
+use oracled_actors::verdict::regen::{self, Failed, Landed, Landing};
 use oracled_domain::rules::Evaluation;
 use oracled_domain::verdict::session::Mismatch;
 use oracled_domain::{Decision, GatePath, SessionId};

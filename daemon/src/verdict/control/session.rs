@@ -1,7 +1,6 @@
 //! `/v1/sessions/{session_id}`: show, correct or remove one session.
 
-use crate::platform::api::request;
-use crate::platform::api::request::{JsonBody, SessionInPath};
+use crate::platform::api::request::{self, JsonBody, SessionInPath};
 use crate::platform::control::order::act;
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;

@@ -1,8 +1,7 @@
 //! Appends entries to the log: their rows and their index.
 
 use super::{TIME_BYTES, block_of, by_event, by_execution};
-use crate::base::rows;
-use crate::base::rows::{Table, key};
+use crate::base::rows::{self, Table, key};
 use oracled_domain::{Caller, Event, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

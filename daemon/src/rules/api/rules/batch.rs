@@ -1,7 +1,6 @@
 //! `POST /v1/rules/evaluate:batch`: texts by the line, and their evaluations by the line, while more are sent.
 
-use crate::platform::api::held;
-use crate::platform::api::held::{Answers, Held};
+use crate::platform::api::held::{self, Answers, Held};
 use crate::platform::api::request;
 use crate::platform::api::request::lines::{Line, Lines};
 use crate::platform::api::request::{EvaluateRequest, Gathered, WantedCase};
