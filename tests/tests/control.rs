@@ -394,8 +394,7 @@ async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
     let control = &mut daemon.control().await;
     // debug builds can be told to panic, for tests of supervision; release builds cannot
     let source = include_str!("../../daemon/src/control.rs");
-    let routes: Vec<_> =
-        source.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let routes: Vec<_> = source.split(".route(").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();
     let mut known: Vec<_> = PATHS
         .iter()
         .map(|(path, _)| {

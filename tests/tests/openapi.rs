@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 /// The routes' socket as its source tells it: each path with each of its methods.
 fn served() -> BTreeSet<(String, String)> {
     let source = include_str!("../../daemon/src/api.rs");
-    let routes = source.split(".fallback(").next().unwrap_or_default().split(".route(\"").skip(1);
+    let routes = source.split(".fallback(").next().unwrap_or_default().split(".route(").skip(1);
     let mut served = BTreeSet::new();
     for route in routes {
-        let (path, handlers) = route.split_once('"').expect("a path ends");
+        let mut quoted = route.splitn(3, '"').skip(1);
+        let (path, handlers) = (quoted.next().expect("a path"), quoted.next().expect("a path ends"));
         for method in ["get", "post", "put", "patch", "delete"] {
             if handlers.contains(&format!("{method}(")) {
                 // what may hold slashes is described like any other part of a path

@@ -5,6 +5,7 @@
 
 mod cleartext;
 mod directories;
+mod error;
 mod flags;
 mod ingestion;
 mod mail;
@@ -15,6 +16,7 @@ mod variables;
 use cleartext::check_url;
 pub(crate) use cleartext::{has_login, is_cleartext, is_local, shown_url};
 pub use directories::Directories;
+pub use error::ConfigError;
 pub use flags::{CONFIG_VARIABLE, Flags};
 pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
 pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
@@ -39,47 +41,6 @@ use variables::Variables;
 const PREFIX: &str = "ORACLED";
 /// The longest path that a Unix socket can have, in bytes.
 const SOCKET_PATH_MAX_BYTES: usize = 107;
-
-/// Why there is no configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file, a variable or a flag says something that is not understood.
-    #[error("configuration: {0}")]
-    NotUnderstood(String),
-    /// A variable looks like a key but is not one.
-    #[error("configuration: the variable `{variable}` is not a key; unset it, or use {allowed}")]
-    UnknownVariable {
-        /// The variable's name.
-        variable: String,
-        /// The keys that are spelled similarly, as variables.
-        allowed: String,
-    },
-    /// A secret would cross a network without encryption.
-    #[error(
-        "configuration: `{key}` is `{given}`: {what} would cross the network in clear text; {remedy}, or start with \
-         --allow-cleartext"
-    )]
-    Cleartext {
-        /// The key that says so.
-        key: String,
-        /// The shown part of its value.
-        given: String,
-        /// The secret.
-        what: &'static str,
-        /// The protected way.
-        remedy: &'static str,
-    },
-    /// A value is not one of those allowed.
-    #[error("configuration: `{key}` is {given}; allowed: {allowed}")]
-    NotAllowed {
-        /// Which key.
-        key: &'static str,
-        /// What it is.
-        given: String,
-        /// What it may be.
-        allowed: String,
-    },
-}
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,42 @@
+//! What is wrong with a configuration.
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file, a variable or a flag says something that is not understood.
+    #[error("configuration: {0}")]
+    NotUnderstood(String),
+    /// A variable looks like a key but is not one.
+    #[error("configuration: the variable `{variable}` is not a key; unset it, or use {allowed}")]
+    UnknownVariable {
+        /// The variable's name.
+        variable: String,
+        /// The keys that are spelled similarly, as variables.
+        allowed: String,
+    },
+    /// A secret would cross a network without encryption.
+    #[error(
+        "configuration: `{key}` is `{given}`: {what} would cross the network in clear text; {remedy}, or start with \
+         --allow-cleartext"
+    )]
+    Cleartext {
+        /// The key that says so.
+        key: String,
+        /// The shown part of its value.
+        given: String,
+        /// The secret.
+        what: &'static str,
+        /// The protected way.
+        remedy: &'static str,
+    },
+    /// A value is not one of those allowed.
+    #[error("configuration: `{key}` is {given}; allowed: {allowed}")]
+    NotAllowed {
+        /// Which key.
+        key: &'static str,
+        /// What it is.
+        given: String,
+        /// What it may be.
+        allowed: String,
+    },
+}
