@@ -7,6 +7,7 @@ mod asking;
 mod case;
 mod dismissing;
 mod flight;
+mod keeping;
 mod live;
 mod pending;
 mod resolving;

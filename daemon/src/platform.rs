@@ -8,5 +8,6 @@ pub mod listen;
 pub mod problem;
 pub mod secret;
 pub mod service;
+pub mod signal_rate;
 pub mod telemetry;
 pub mod upstreams;

@@ -7,6 +7,7 @@ mod admit;
 mod find;
 mod refuse;
 mod register;
+mod session_record;
 mod steer;
 
 pub use admit::{Admission, Admit, Made};

@@ -1,7 +1,7 @@
 //! One source asked: the store for what was ingested, the source itself where it is live.
 
 use super::Verifier;
-use super::asking::Kept;
+use super::keeping::Kept;
 use crate::ground::queries::{Asked, Heard, QueryError};
 use crate::ground::registry::policy_of;
 use crate::platform::clock::stopwatch;

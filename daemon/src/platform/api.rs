@@ -6,4 +6,3 @@ pub(crate) mod held;
 pub mod metrics;
 pub mod oracles;
 pub mod request;
-pub mod signal_rate;

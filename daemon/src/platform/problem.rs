@@ -1,6 +1,7 @@
 //! Every error a caller can get, as `application/problem+json` (RFC 9457) with a stable `code`.
 
 mod causes;
+mod facts;
 pub mod ground;
 mod hidden;
 mod verification;

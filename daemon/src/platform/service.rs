@@ -1,8 +1,8 @@
 //! What both sockets share: the running system, its bounds, and whether it is ready.
 
-use crate::platform::api::signal_rate::SignalRate;
 use crate::platform::config::Config;
 use crate::platform::problem::{Problem, without_state_dir};
+use crate::platform::signal_rate::SignalRate;
 use crate::platform::telemetry::LogLevel;
 use jiff::Timestamp;
 use oracled_actors::System;

@@ -8,6 +8,7 @@
 //! Nothing fails open: an answer that does not say of which thing it speaks, that does not prove what the adapter wants
 //! proved, or that does not have the form agreed on is refused as a whole.
 
+mod error;
 mod places;
 mod point;
 mod reading;
@@ -16,10 +17,11 @@ mod signature;
 mod template;
 mod validate;
 
+pub use error::BadAdapter;
 pub use reading::{Asked, Reading, Received, Said};
 pub use signature::{Algorithm, Curve, Jwk, KeyMaterial, KeyType, KeyUse, PublicKey, SignaturePolicy};
 pub use template::{BadTemplate, Unasked};
-pub use validate::{BadAdapter, Ready};
+pub use validate::Ready;
 
 use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;

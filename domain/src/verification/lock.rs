@@ -1,10 +1,10 @@
 //! Human locks: what a person has decided of one axis of one thing, having seen what the oracles say. A lock is an oracle of
 //! its own tier, above all others, for as long as it is valid.
 
-use super::inputs::Inputs;
 use super::record::OracleVerificationRecord;
 use super::request::Question;
 use super::tier::Tier;
+use super::workflow::Workflow;
 use crate::base::digest::Sha256Hex;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::{Axis, OntologyRef};
@@ -53,13 +53,13 @@ pub struct HumanLock {
 }
 
 impl HumanLock {
-    /// Whether it speaks of what is asked, be it still valid or not.
-    pub(super) fn speaks_of(&self, inputs: &Inputs, path: &str) -> bool {
-        self.workflow_id == inputs.workflow.workflow_id
-            && self.ontology == inputs.workflow.ontology
-            && self.thing == inputs.question.thing
-            && self.covers(&inputs.question)
-            && self.axis == path
+    /// Whether it is about this axis of what `workflow` is asked, be it still valid or not.
+    pub(super) fn is_about(&self, workflow: &Workflow, question: &Question, axis: &str) -> bool {
+        self.workflow_id == workflow.workflow_id
+            && self.ontology == workflow.ontology
+            && self.thing == question.thing
+            && self.covers(question)
+            && self.axis == axis
     }
 
     /// Whether it covers the time of the question. A lock on the present covers all times from its decision on.

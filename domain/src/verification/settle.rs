@@ -266,7 +266,8 @@ impl<'a> Settlement<'a> {
 
     /// Takes the newest valid lock, if there is one.
     fn by_lock(&mut self, inputs: &'a Inputs, on_axis: &OnAxis<'_>, path: &str, axis: &Axis) -> bool {
-        let locks = inputs.locks.iter().filter(|lock| lock.speaks_of(inputs, path));
+        let locks =
+            inputs.locks.iter().filter(|lock| lock.is_about(&inputs.workflow, &inputs.question, path));
         let newest = |lock: &&HumanLock| (lock.verified_at, lock.review_id.clone());
         let is_valid = |lock: &&HumanLock| lock.is_valid(axis, inputs.decided_at);
         let Some(lock) = locks.clone().filter(is_valid).max_by_key(newest) else {

@@ -10,6 +10,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The database's folder below the state directory.
+pub(crate) const DATABASE_DIR: &str = "store";
+/// The file in that folder that sled appends to, and that has to be synced.
+pub(crate) const DATABASE_FILE: &str = "db";
 /// Before a write, the database must be able to grow by this, beside what the write itself takes: sled may
 /// rewrite old pages and begin a new segment with it.
 const ROOM_BYTES: u64 = 4 << 20;

@@ -2,7 +2,7 @@
 
 mod database;
 
-use crate::base::disk::{FreeSpace, Reserve, Room, sync_dir};
+use crate::base::disk::{DATABASE_DIR, DATABASE_FILE, FreeSpace, Reserve, Room, sync_dir};
 use crate::base::error::StoreError;
 use crate::base::panics::caught;
 use crate::base::rows::{Row, Table};
@@ -19,12 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use std::thread;
 use std::time::Duration;
 
-/// The database's folder below the state directory.
-pub(crate) const DATABASE_DIR: &str = "store";
 /// The file in it that holds sled's settings and, behind them, their checksum.
 const SETTINGS_FILE: &str = "conf";
-/// The file in it that sled appends to, and that has to be synced.
-pub(crate) const DATABASE_FILE: &str = "db";
 
 /// The number of pauses that a reader waits for a renewal of the database.
 const RENEWAL_ATTEMPTS: u32 = 5000;

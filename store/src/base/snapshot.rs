@@ -1,6 +1,6 @@
 //! sled's snapshots of its page table: which one the database was last opened with.
 
-use crate::base::engine::DATABASE_DIR;
+use crate::base::disk::DATABASE_DIR;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! A run's end: its records become visible, or it comes to nothing, in one commit.
 
 use super::archiving::ARCHIVING;
-use super::flight::{Changed, behind, changed};
+use super::flight::{Changed, behind, changed, held_again};
 use super::progress::{Phase, Progress};
 use super::reading::Outcome;
 use super::{IngestionError, Shop};
@@ -265,13 +265,6 @@ impl Shop {
                 return Err(CommitError::Unavailable("the daemon is stopping".into()).into());
             }
         }
-    }
-}
-
-/// A run that was approved and did not become visible is held again: it can be approved once more.
-pub(super) fn held_again(run: &mut Run) {
-    if matches!(run.state, RunState::Failed | RunState::Cancelled) && run.decision.take().is_some() {
-        run.state = RunState::Held;
     }
 }
 

@@ -1,14 +1,18 @@
 //! Errors of ingestion.
 
 use super::pull::PullError;
-use super::pulling::REFRESH_PAUSE;
 use crate::audit::logger::CommitError;
 use crate::ground::registry::RegistryError;
+use jiff::SignedDuration;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::RunState;
 use oracled_store::StoreError;
+
+/// A source that had nothing new when it was pulled for a stale answer is not pulled for another one for so long: however
+/// many ask, it is asked now and then.
+pub(super) const REFRESH_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The most held runs of one source. Each keeps its payload on the disk.
 pub(super) const HELD_MAX: usize = 16;

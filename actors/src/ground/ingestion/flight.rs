@@ -1,6 +1,5 @@
 //! A run on its way: begun by a commit, read on a thread of its own, ended by another commit.
 
-use super::ending::held_again;
 use super::error::HELD_MAX;
 use super::flights::Claim;
 use super::progress::{Ending, Progress};
@@ -343,5 +342,12 @@ impl Shop {
         };
         let (files, progress) = (self.store.files().clone(), Arc::clone(progress));
         Ok(Reading { files, view, ready, release, progress, limits: self.limits })
+    }
+}
+
+/// A run that was approved and did not become visible is held again: it can be approved once more.
+pub(super) fn held_again(run: &mut Run) {
+    if matches!(run.state, RunState::Failed | RunState::Cancelled) && run.decision.take().is_some() {
+        run.state = RunState::Held;
     }
 }

@@ -7,7 +7,7 @@ mod release;
 use crate::upstream::web::WebError;
 use due::Scheduled;
 pub(super) use due::begin_due;
-pub(super) use refresh::{REFRESH_PAUSE, refresh};
+pub(super) use refresh::refresh;
 
 use super::archiving::{ARCHIVING, Archiving, NotArchived};
 use super::flight::begin;

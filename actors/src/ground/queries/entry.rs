@@ -1,11 +1,11 @@
 //! The audit entry of a read.
 
-use super::{ChangesPage, Cursor, Queries, QueryError, RecordAnswer, RecordError};
+use super::{ChangesPage, Cursor, Queries, QueryError};
 use crate::audit::logger::CommitError;
 use crate::platform::clock::monotonic;
 use oracled_domain::audit::event::{QueryEntry, ReadKind, ReadOutcome};
+use oracled_domain::ground::freshness::Answer;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use oracled_domain::{Event, Sha256Hex};
 use serde::Serialize;
@@ -47,17 +47,11 @@ impl OpenEntry {
         self.entry.oracle_id = Some(oracle_id.clone());
     }
 
-    /// Notes the record that was found by its id.
-    pub(super) fn found(&mut self, answer: &RecordAnswer) {
-        self.entry.data_version = Some(answer.source_version.clone());
+    /// Notes that one record of this version was read, and how fresh it is if the answer says so.
+    pub(super) fn read_record(&mut self, source_version: &str, freshness: Option<Answer>) {
+        self.entry.data_version = Some(source_version.to_owned());
         self.entry.records_returned = 1;
-        self.entry.freshness = Some(answer.freshness.policy.answer);
-    }
-
-    /// Notes the provenance that was found by the id of its record.
-    pub(super) fn traced(&mut self, provenance: &ProvenanceRecord) {
-        self.entry.data_version = Some(provenance.source_version.clone());
-        self.entry.records_returned = 1;
+        self.entry.freshness = freshness;
     }
 
     /// Notes a page of the change feed.
@@ -160,17 +154,6 @@ impl From<&QueryError> for ReadOutcome {
             QueryError::TooCostly => Self::QueryTooCostly,
             QueryError::Stopped => Self::QueryStopped,
             QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_) => Self::Failed,
-        }
-    }
-}
-
-impl From<&RecordError> for ReadOutcome {
-    fn from(error: &RecordError) -> Self {
-        match error {
-            RecordError::Unknown(_) => Self::RecordUnknown,
-            RecordError::Silent(_) => Self::SourceSilent,
-            RecordError::Stale(_) => Self::SourceStale,
-            RecordError::Store(_) | RecordError::Unlogged(_) => Self::Failed,
         }
     }
 }

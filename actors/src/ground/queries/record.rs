@@ -4,7 +4,7 @@ use super::{OpenEntry, Queries, Stale, freshness};
 use crate::audit::logger::CommitError;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
-use oracled_domain::audit::event::ReadKind;
+use oracled_domain::audit::event::{ReadKind, ReadOutcome};
 use oracled_domain::ground::freshness::age_s;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::provenance::ProvenanceRecord;
@@ -116,7 +116,7 @@ impl Queries {
         let mut entry = self.open_entry(ReadKind::Record, None, &Requested { record_id });
         let answered = self.answered(record_id, &mut entry).await;
         if let Ok(answer) = &answered {
-            entry.found(answer);
+            entry.read_record(&answer.source_version, Some(answer.freshness.policy.answer));
         }
         entry.ended(answered.as_ref().err());
         self.close_entry(entry).await?;
@@ -202,7 +202,7 @@ impl Queries {
         };
         let traced = read(&mut entry);
         if let Ok(provenance) = &traced {
-            entry.traced(provenance);
+            entry.read_record(&provenance.source_version, None);
         }
         entry.ended(traced.as_ref().err());
         self.close_entry(entry).await?;
@@ -336,5 +336,16 @@ const fn ended(by: End) -> RecordStanding {
         End::Superseded(_) => RecordStanding::Superseded,
         End::Withdrawn(_) => RecordStanding::Withdrawn,
         End::Expired | End::Open => RecordStanding::Expired,
+    }
+}
+
+impl From<&RecordError> for ReadOutcome {
+    fn from(error: &RecordError) -> Self {
+        match error {
+            RecordError::Unknown(_) => Self::RecordUnknown,
+            RecordError::Silent(_) => Self::SourceSilent,
+            RecordError::Stale(_) => Self::SourceStale,
+            RecordError::Store(_) | RecordError::Unlogged(_) => Self::Failed,
+        }
     }
 }

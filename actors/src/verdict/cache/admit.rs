@@ -2,7 +2,7 @@
 
 use super::find::{known, queued, wake};
 use super::refuse::{in_force, refusal_key, take_over};
-use super::register::address_change;
+use super::session_record::address_change;
 use super::{ATTEMPTS, Cache, CacheError, Cached, Known};
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::caller::uid;

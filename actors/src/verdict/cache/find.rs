@@ -1,7 +1,7 @@
 //! What there is already for a session that a verdict is handed in or made for.
 
 use super::refuse::in_force;
-use super::register::{address_change, kept, registered};
+use super::session_record::{address_change, kept, registered};
 use super::{ATTEMPTS, Cache, CacheError, Cached, forget};
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::caller::uid;

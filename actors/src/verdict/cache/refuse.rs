@@ -4,7 +4,7 @@
 //! one user id do not bind another. When the session is registered or gets a verdict, it takes over the row of its owner; other
 //! rows stay. The rows share a limit in bytes; the oldest are dropped first.
 
-use super::register::kept;
+use super::session_record::kept;
 use super::{ATTEMPTS, Cache, CacheError};
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::caller::uid;

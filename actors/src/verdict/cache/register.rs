@@ -1,16 +1,15 @@
 //! Registering a session: what a later read will need to have its verdict made again.
 
 use super::refuse::{in_force, refusal_key, take_over};
+use super::session_record::{address_change, kept};
 use super::{ATTEMPTS, Cache, CacheError};
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::caller::uid;
 use crate::platform::clock::Clock;
 use actix::{Context, Handler, Message, ResponseFuture};
-use jiff::Timestamp;
-use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::session::{Email, Mismatch, Original};
-use oracled_domain::{Event, Label, Query, Session, SessionId, Tier};
-use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+use oracled_domain::{Label, Query, Session, SessionId, Tier};
+use oracled_store::Store;
 
 /// Registers a session, or tells more of one.
 #[derive(Debug, Message)]
@@ -70,50 +69,6 @@ async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Re
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// The record that keeps `session` in place of the one of that revision.
-pub(super) fn kept(session: &Session, revision: Option<u64>, now: Timestamp) -> Record {
-    Record {
-        expect: vec![Expect { row: RowKey::Session(session.session_id.clone()), revision }],
-        events: vec![registered(session, now)],
-        writes: vec![Write::PutSession(session.clone())],
-        ..Record::default()
-    }
-}
-
-/// The entry of a session that was told of, as it is from then on.
-pub(super) fn registered(session: &Session, timestamp: Timestamp) -> Event {
-    let label = session.original.as_ref().map(|original| original.verdict_label);
-    Event::SessionRegistered {
-        session_id: session.session_id.clone(),
-        tier: session.tier,
-        query_preview: session.query.preview(),
-        original_verdict: OriginalLabel(label),
-        has_email: session.customer_email.is_some(),
-        owner_uid: session.owner_uid,
-        timestamp,
-    }
-}
-
-/// The entry of a known session whose address is another one from now on.
-pub(super) fn address_change(
-    store: &Store,
-    before: Option<&Session>,
-    after: &Session,
-    timestamp: Timestamp,
-) -> Result<Option<Event>, StoreError> {
-    let Some(before) = before.filter(|before| before.customer_email != after.customer_email) else {
-        return Ok(None);
-    };
-    let digest = |email: Option<&Email>| email.map(|email| store.keyed_digest(email.as_str())).transpose();
-    Ok(Some(Event::SessionAddressChanged {
-        session_id: after.session_id.clone(),
-        owner_uid: after.owner_uid,
-        before: digest(before.customer_email.as_ref())?,
-        after: digest(after.customer_email.as_ref())?,
-        timestamp,
-    }))
 }
 
 /// The session as it is told, over what is `known` of it.

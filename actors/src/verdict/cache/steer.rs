@@ -1,7 +1,7 @@
 //! What administrators do to a session: the change and its entry are one commit.
 
 use super::refuse::take_over;
-use super::register::address_change;
+use super::session_record::address_change;
 use super::{ATTEMPTS, Cache, CacheError, forget};
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::clock::Clock;

@@ -3,10 +3,10 @@
 
 use crate::platform::api::request::PATHS;
 use crate::platform::api::request::{JsonBody, discard};
-use crate::platform::api::signal_rate::SIGNALS_PER_WINDOW;
 use crate::platform::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::platform::secret::of_file;
 use crate::platform::service::Service;
+use crate::platform::signal_rate::SIGNALS_PER_WINDOW;
 use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use hyper::{Method, Uri};

@@ -1,18 +1,15 @@
 //! What can be wrong with a request that concerns ground truth.
 
 use super::Problem;
-use super::verification::of_verification;
 use hyper::StatusCode;
 use oracled_actors::ground::ingestion::IngestionError;
 use oracled_actors::ground::queries::QueryError;
 use oracled_actors::ground::registry::RegistryError;
-use oracled_actors::rules::fact_sources::{FactsCause, FactsError};
 use oracled_domain::ground::source::BadSource;
-use oracled_domain::rules::sourced::NoFacts;
 
 /// A run or a pull that was refused because another one goes on may be tried again after so many seconds.
 const BUSY_S: u64 = 5;
-const MS_A_SECOND: u64 = 1_000;
+pub(super) const MS_A_SECOND: u64 = 1_000;
 
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -293,7 +290,7 @@ impl From<QueryError> for Problem {
 }
 
 /// What a query that is not answered is to whoever asked, in these words.
-fn of_query(error: QueryError, told: String) -> Problem {
+pub(super) fn of_query(error: QueryError, told: String) -> Problem {
     match error {
         QueryError::SourceUnknown(_) => GroundProblem::SourceUnknown(told).into(),
         QueryError::Live(_) => GroundProblem::SourceLive(told).into(),
@@ -307,32 +304,5 @@ fn of_query(error: QueryError, told: String) -> Problem {
         QueryError::Store(error) => error.into(),
         QueryError::Unlogged(error) => error.into(),
         QueryError::Reading(_) => Problem::Internal(told),
-    }
-}
-
-impl From<FactsError> for Problem {
-    fn from(error: FactsError) -> Self {
-        let told = error.to_string();
-        let cause = match error {
-            FactsError::Entry { cause, .. } => cause,
-            FactsError::Entries(_) | FactsError::Together(_) => return Self::InvalidRequest(told),
-            FactsError::Inside(_) => return Self::Internal(told),
-        };
-        match cause {
-            FactsCause::Query(error) => of_query(error, told),
-            FactsCause::None(NoFacts::NotAuthoritative { retry_after_ms, .. }) => {
-                let retry_after_s = retry_after_ms.map(|wait_ms| wait_ms.div_ceil(MS_A_SECOND));
-                GroundProblem::FactsUnavailable { told, retry_after_s }.into()
-            }
-            FactsCause::None(NoFacts::Untold(_) | NoFacts::Nothing { .. }) => {
-                GroundProblem::FactsUnavailable { told, retry_after_s: None }.into()
-            }
-            FactsCause::Verify(error) => of_verification(error, told),
-            FactsCause::None(NoFacts::NoProvenance(_))
-            | FactsCause::NoOntology(_)
-            | FactsCause::Inside(_) => Self::Internal(told),
-            FactsCause::None(_) => Self::InvalidRequest(told),
-            FactsCause::Store(error) => error.into(),
-        }
     }
 }

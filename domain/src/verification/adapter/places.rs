@@ -1,7 +1,7 @@
 //! Where an answer says something of itself, made ready.
 
+use super::error::BadAdapter;
 use super::replay::moment;
-use super::validate::BadAdapter;
 use super::{Adapter, Place};
 use crate::base::raw::Raw;
 use crate::ground::path::Path;

@@ -1,12 +1,13 @@
 //! Whether a public key is a point by which somebody can have signed. A point of small order all but vanishes from the equation
 //! that verifies (RFC 8032, 5.1.7), so that signatures hold by it that nobody has made; by what is no point none ever holds.
 
-use super::signature::CURVE_BYTES;
 use num_bigint::BigInt;
 use num_bigint::Sign::Plus;
 use num_integer::Integer as _;
 use num_traits::{One as _, Zero as _};
 
+/// The bytes of a key of Ed25519, and of one coordinate of P-256.
+pub(super) const CURVE_BYTES: usize = 32;
 /// A point of Ed25519 is written as its `y`, the lowest byte first, and in the highest bit the sign of its `x` (RFC 8032, 5.1.2).
 const SIGN_BIT: u8 = 0x80;
 /// Ed25519 is -x² + y² = 1 + d x² y²; this is -d as a fraction (RFC 8032, 5.1).

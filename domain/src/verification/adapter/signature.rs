@@ -1,7 +1,7 @@
 //! How a source signs, and by which keys (RFC-0002, "Oracle Integrity Requirements"). Keys are JSON Web Keys (RFC 7517), and
 //! each is for one algorithm: what an answer says of its algorithm chooses none.
 
-use super::point::{check_ed25519, check_p256};
+use super::point::{CURVE_BYTES, check_ed25519, check_p256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,6 @@ use std::collections::BTreeSet;
 const KEYS_MAX: usize = 8;
 /// The longest name of a key, in bytes.
 const KID_MAX_BYTES: usize = 256;
-/// The bytes of a key of Ed25519, and of one coordinate of P-256.
-pub(super) const CURVE_BYTES: usize = 32;
 /// An RSA modulus has 2048 to 8192 bits.
 const MODULUS_MIN_BYTES: usize = 256;
 const MODULUS_MAX_BYTES: usize = 1024;

@@ -1,17 +1,14 @@
 //! Refreshes: a source is pulled since an answer was stale.
 
+use super::super::error::REFRESH_PAUSE;
 use super::super::{IngestionError, Shop};
 use super::{Wanted, pull};
 use crate::platform::caller::carried;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::RunState;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
-
-/// A source that had nothing new when it was pulled for a stale answer is not pulled for another one for so long: however
-/// many ask, it is asked now and then.
-pub(in super::super) const REFRESH_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Where the refreshes of a source stand.
 #[derive(Debug)]
