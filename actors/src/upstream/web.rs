@@ -10,7 +10,7 @@ mod origin;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use address::URL_MAX_BYTES;
+pub use error::URL_MAX_BYTES;
 pub use credential::{BadCredential, ClientCredentials, Credential};
 pub use error::{BadAddress, Holder, WebError};
 pub use origin::{BadOrigin, Bound, Origin};

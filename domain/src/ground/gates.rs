@@ -2,7 +2,7 @@
 //!
 //! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an operator approves it.
 
-use super::run::RunCounts;
+use super::run::{Effect, GateBreach, RunCounts};
 use crate::base::decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -39,69 +39,6 @@ impl Default for Gates {
             accept_same_payload: false,
         }
     }
-}
-
-/// The effect of a release on the records that were in force at its date.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Effect {
-    /// Records in force before it.
-    pub in_force: u64,
-    /// Records among them that are no longer in force with it.
-    pub withdrawn: u64,
-    /// Records among them that have other content with it.
-    pub changed: u64,
-}
-
-/// A gate that a run has broken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "gate", rename_all = "snake_case", deny_unknown_fields)]
-pub enum GateBreach {
-    /// Too many records were rejected.
-    MaxRejectedRatio {
-        /// Records rejected.
-        rejected: u64,
-        /// Records read.
-        read: u64,
-        /// The share allowed.
-        allowed: Decimal,
-    },
-    /// Too many records would be withdrawn.
-    MaxWithdrawnRatio {
-        /// Records that would be withdrawn.
-        withdrawn: u64,
-        /// Records in force.
-        in_force: u64,
-        /// The share allowed.
-        allowed: Decimal,
-    },
-    /// Too many records would change.
-    MaxChangedRatio {
-        /// Records that would change.
-        changed: u64,
-        /// Records in force.
-        in_force: u64,
-        /// The share allowed.
-        allowed: Decimal,
-    },
-    /// Too few records were accepted.
-    MinRecords {
-        /// Records accepted.
-        records: u64,
-        /// Records required.
-        required: u64,
-    },
-    /// The payload is, byte for byte, the one of another version of the source.
-    SamePayload {
-        /// The other version.
-        version: String,
-    },
-    /// No record has a value on an axis that the release before had values on.
-    EmptiedAxis {
-        /// The axis.
-        axis: String,
-        /// The version of the release before.
-        version: String,
-    },
 }
 
 impl fmt::Display for GateBreach {

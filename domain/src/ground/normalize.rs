@@ -14,9 +14,10 @@ mod size;
 mod steps;
 mod units;
 
-pub use compile::{BadDefinition, Normalizer};
+pub use compile::BadDefinition;
 pub use paths::{MissingColumn, PathUse};
 
+use super::ontology::Ontology;
 use super::path::Path;
 use super::pipeline::Audit;
 use super::record::{Content, Identity, source_record_id};
@@ -25,10 +26,14 @@ use super::value::Typed;
 use crate::base::blank::is_blank;
 use crate::base::decimal::Decimal;
 use crate::base::raw::Raw;
+use checks::Checked;
 use jiff::Timestamp;
 use mapping::{Found, Mapping, definitions_of};
+use schema::Schema;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use steps::{Dates, Step};
 
 /// A record as it comes out of normalization.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +50,30 @@ pub struct Normalized {
     pub valid_until: Option<Timestamp>,
     /// What was noted and did not keep it out.
     pub warnings: Vec<Rejection>,
+}
+
+/// A definition made ready.
+#[derive(Debug)]
+pub struct Normalizer {
+    ontology: Arc<Ontology>,
+    schema: Option<Schema>,
+    reject_on_schema_fail: bool,
+    required_fields: Vec<Path>,
+    mappings: Vec<Mapping>,
+    steps: Vec<Step>,
+    checks: Vec<Checked>,
+    /// The fields by which the source knows a record; none where its identity says that.
+    record_key: Vec<Path>,
+    valid_time: Option<ValidTimes>,
+    transformations: Vec<String>,
+}
+
+/// Where a record says when it is valid.
+#[derive(Debug)]
+struct ValidTimes {
+    from: Path,
+    until: Option<Path>,
+    dates: Dates,
 }
 
 /// A value on its way, with where it came from.

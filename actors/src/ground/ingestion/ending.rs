@@ -9,7 +9,7 @@ use crate::audit::logger::CommitError;
 use crate::ground::registry::{Decided, Desk, Ready, policy_of};
 use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
 use oracled_domain::ground::freshness::InvalidationTrigger;
-use oracled_domain::ground::gates::GateBreach;
+use oracled_domain::ground::run::GateBreach;
 use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunState};
 use oracled_domain::ground::timeline::Release;
 use oracled_domain::{Event, Peer, Sha256Hex};

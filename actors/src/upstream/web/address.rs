@@ -1,7 +1,7 @@
 //! Which addresses are pulled from: public ones, and those of one's own network that the configuration allows. A source's
 //! endpoint, or whoever it redirects to, must not make the daemon ask what only the daemon can reach.
 
-use super::error::BadAddress;
+use super::error::{BadAddress, URL_MAX_BYTES};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -9,8 +9,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::lookup_host;
 
-/// The longest URL, in bytes.
-pub const URL_MAX_BYTES: usize = 8192;
 /// A URL is shown in errors up to so many characters.
 const SHOWN_MAX_CHARS: usize = 200;
 

@@ -1,11 +1,13 @@
 //! Why nobody was asked, or did not answer.
 
 use super::REDIRECTS_MAX;
-use super::address::URL_MAX_BYTES;
 use crate::upstream::Failure;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use std::fmt;
 use std::net::IpAddr;
+
+/// The longest URL, in bytes.
+pub const URL_MAX_BYTES: usize = 8192;
 
 /// Why a URL is not asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! What must hold of a record behind normalization: the RFC's four kinds of checks.
 
-use super::expression::Expression;
+use super::expression::{Expression, Fault};
 use super::{Normalizer, Values};
 use crate::ground::pipeline::OnFailure;
 use crate::ground::rejection::{Rejection, Rule};
@@ -17,14 +17,6 @@ pub(super) struct Checked {
     pub(super) axis: usize,
     pub(super) constraint: Constraint,
     pub(super) on_failure: OnFailure,
-}
-
-/// What is wrong with a value.
-pub(super) struct Fault {
-    /// In words, with the value.
-    pub(super) reason: String,
-    /// Which bound it breaks, without the value.
-    pub(super) bound: String,
 }
 
 #[derive(Debug)]

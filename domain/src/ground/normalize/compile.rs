@@ -4,39 +4,11 @@ mod constraints;
 mod parts;
 mod steps;
 
-use super::checks::Checked;
-use super::mapping::Mapping;
-use super::schema::Schema;
-use super::steps::{Dates, Step};
+use super::{Normalizer, ValidTimes};
 use crate::ground::ontology::Ontology;
-use crate::ground::path::Path;
 use crate::ground::pipeline::{Definition, NormalizerType};
 use parts::Parts;
 use std::sync::Arc;
-
-/// A definition made ready.
-#[derive(Debug)]
-pub struct Normalizer {
-    pub(super) ontology: Arc<Ontology>,
-    pub(super) schema: Option<Schema>,
-    pub(super) reject_on_schema_fail: bool,
-    pub(super) required_fields: Vec<Path>,
-    pub(super) mappings: Vec<Mapping>,
-    pub(super) steps: Vec<Step>,
-    pub(super) checks: Vec<Checked>,
-    /// The fields by which the source knows a record; none where its identity says that.
-    pub(super) record_key: Vec<Path>,
-    pub(super) valid_time: Option<ValidTimes>,
-    pub(super) transformations: Vec<String>,
-}
-
-/// Where a record says when it is valid.
-#[derive(Debug)]
-pub(super) struct ValidTimes {
-    pub(super) from: Path,
-    pub(super) until: Option<Path>,
-    pub(super) dates: Dates,
-}
 
 /// Why a definition cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

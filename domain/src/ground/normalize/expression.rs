@@ -4,7 +4,6 @@
 //! there are no loops, which would go through groups in no order, and no functions but those listed here.
 
 use super::Values;
-use super::checks::Fault;
 use crate::ground::ontology::{Axis, AxisType, Ontology};
 use crate::ground::value::Typed;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
@@ -14,6 +13,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
+
+/// What is wrong with a value.
+pub(super) struct Fault {
+    /// In words, with the value.
+    pub(super) reason: String,
+    /// Which bound it breaks, without the value.
+    pub(super) bound: String,
+}
 
 /// The most parts (values, names, operators, functions) of an expression.
 const PARTS_MAX: usize = 256;

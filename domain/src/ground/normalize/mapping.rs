@@ -2,6 +2,7 @@
 
 use super::{Mapped, Normalizer, Values, text_of};
 use crate::base::blank::is_blank;
+use crate::base::decimal::Decimal;
 use crate::base::raw::Raw;
 use crate::ground::ontology::{Axis, is_group_key};
 use crate::ground::path::Path;
@@ -47,6 +48,28 @@ pub(super) enum Draft<'r> {
     Text(Cow<'r, str>),
     /// Something else, or what has its meaning already.
     Typed(Typed),
+}
+
+impl Draft<'_> {
+    /// The text of a value, whatever it is.
+    pub(super) fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Typed(typed) => typed.text(),
+        }
+    }
+}
+
+/// The number that `draft` is.
+pub(super) fn number(draft: Draft<'_>, path: &str) -> Result<Decimal, Rejection> {
+    if let Draft::Typed(Typed::Number(number)) = draft {
+        return Ok(number);
+    }
+    let text = draft.text();
+    text.parse().map_err(|error| {
+        let reason = NotOfAxis::new(&text, format!("a number: {error}")).to_string();
+        Rejection::new(Rule::AxisType, Some(path), reason)
+    })
 }
 
 /// What a mapping finds for an axis.

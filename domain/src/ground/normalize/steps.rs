@@ -1,7 +1,7 @@
 //! The steps that transform a value: the RFC's six normalizers and `reciprocal`, in the order of the definition.
 
 use super::Normalizer;
-use super::mapping::{Draft, Mapping};
+use super::mapping::{Draft, Mapping, number};
 use super::units::Units;
 use crate::base::date::Date;
 use crate::base::decimal::{Decimal, Rounding};
@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
-use std::borrow::Cow;
 
 /// A step that the values of an axis go through.
 #[derive(Debug)]
@@ -112,27 +111,6 @@ impl Normalizer {
         };
         typed.map(Some).map_err(|error| no_value(error.to_string()))
     }
-}
-
-impl Draft<'_> {
-    /// The text of a value, whatever it is.
-    fn text(&self) -> Cow<'_, str> {
-        match self {
-            Self::Text(text) => Cow::Borrowed(text),
-            Self::Typed(typed) => typed.text(),
-        }
-    }
-}
-
-pub(super) fn number(draft: Draft<'_>, path: &str) -> Result<Decimal, Rejection> {
-    if let Draft::Typed(Typed::Number(number)) = draft {
-        return Ok(number);
-    }
-    let text = draft.text();
-    text.parse().map_err(|error| {
-        let reason = NotOfAxis::new(&text, format!("a number: {error}")).to_string();
-        Rejection::new(Rule::AxisType, Some(path), reason)
-    })
 }
 
 /// One divided by the number in `draft`. A reciprocal is never zero, so a result that rounds to zero is rejected.

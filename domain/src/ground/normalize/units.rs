@@ -1,7 +1,6 @@
 //! Conversion into the unit of an axis, with the factors kept: to find one takes longer than all else that is done to a value.
 
-use super::mapping::Draft;
-use super::steps::number;
+use super::mapping::{Draft, number};
 use crate::base::decimal::{Decimal, Rounding};
 use crate::base::unit::{Equivalence, Factor, Unit, UnitError};
 use crate::ground::rejection::{Rejection, Rule};

@@ -2,7 +2,7 @@
 
 use crate::ground::view::{Record, SourceView};
 use jiff::Timestamp;
-use oracled_domain::ground::gates::Effect;
+use oracled_domain::ground::run::Effect;
 use oracled_domain::ground::timeline::{Knowledge, Release, Scope};
 
 /// Counts what a release does to the records in force at its date or later. Where the release takes the place of another

@@ -3,8 +3,8 @@
 use super::*;
 use crate::ground::registry::{RegisterSource, Review, ReviewSource};
 use crate::testing::ground::{gallery_pipeline, register_pipeline};
-use oracled_domain::ground::gates::GateBreach;
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer, QueryRequest};
+use oracled_domain::ground::run::GateBreach;
 use oracled_domain::ground::timeline::{ChangeKind, Scope};
 
 /// The source, approved, with the gallery's gates and one release of 100 records.
