@@ -10,8 +10,8 @@ mod origin;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use error::URL_MAX_BYTES;
 pub use credential::{BadCredential, ClientCredentials, Credential};
+pub use error::URL_MAX_BYTES;
 pub use error::{BadAddress, Holder, WebError};
 pub use origin::{BadOrigin, Bound, Origin};
 

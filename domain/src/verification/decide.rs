@@ -1,6 +1,7 @@
 //! The decision: which envelope a question gets.
 
 mod assemble;
+pub(super) mod dispute;
 mod retry;
 
 use super::call::Cut;
@@ -8,11 +9,11 @@ use super::envelope::{Envelope, EnvelopeKind};
 use super::hearing::{Absence, Absent, Hearing, hear};
 use super::inputs::{Inputs, Stage};
 use super::reason::Reason;
-use super::review::named;
 use super::settle::{Settlement, Standing, is_to_be_asked_again, settle};
 use super::statements::on_axis;
 use super::workflow::{EnforcementMode, Granularity, OnBudget, OnTimeout};
 use crate::ground::id::SourceId;
+use dispute::named;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What all axes come to.

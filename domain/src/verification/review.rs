@@ -1,11 +1,9 @@
 //! Reviews: what is put before a person, and what they decide.
 
-mod dispute;
 mod said;
 
+use super::decide::dispute::Dispute;
 use crate::base::blank::is_blank;
-use dispute::Dispute;
-pub(super) use dispute::named;
 pub use said::DEFINITION_MAX_BYTES;
 
 use super::call::CallOutcome;
@@ -32,15 +30,10 @@ pub const REASON_MAX_BYTES: usize = 4096;
 /// The longest validity of a resolution, in seconds.
 pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 
-/// The most open reviews of one subject, for its present and for its past each, without those that claims alone opened. A
-/// further dispute joins the latest of them that has all of its axes.
-pub const OPEN_MAX: usize = 16;
 /// The most open reviews of one workflow. Beyond it, further questions for a reviewer are `blocked`.
 pub const QUEUE_MAX: u64 = 10_000;
 /// The most open reviews of all workflows.
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
-/// The most open reviews of one subject that claims alone opened, for its present and for its past each.
-pub const CLAIMS_OPEN_MAX: usize = 4;
 /// The most open reviews of one workflow that callers can open at will ([`Review::is_caller_openable`]). They have a limit of
 /// their own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources about the present.
 pub const CALLERS_QUEUE_MAX: u64 = 1_000;

@@ -3,6 +3,7 @@
 mod constraints;
 mod parts;
 mod steps;
+mod values;
 
 use super::{Normalizer, ValidTimes};
 use crate::ground::ontology::Ontology;

@@ -2,13 +2,12 @@
 
 use super::BadDefinition;
 use super::parts::Parts;
-use crate::base::blank::is_blank;
+use super::values::typed;
 use crate::base::wording::{of_pattern, plain};
 use crate::ground::normalize::checks::{Checked, Constraint};
 use crate::ground::normalize::expression::Expression;
 use crate::ground::ontology::Axis;
 use crate::ground::pipeline::{Check, CheckType, OnFailure};
-use crate::ground::value::Typed;
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -64,27 +63,6 @@ fn range(constraint: &Json, axis: &Axis, place: &str) -> Result<Constraint, BadD
         (Some(min), Some(max)) if min > max => Err(BadDefinition::new(place, "`min` is above `max`")),
         _ => Ok(Constraint::Range { min, max }),
     }
-}
-
-/// A value of `axis` that stands in a definition.
-pub(super) fn typed(value: &Json, axis: &Axis, place: &str) -> Result<Typed, BadDefinition> {
-    let bad = |fault: String| BadDefinition::new(place, fault);
-    let typed = match value {
-        Json::Bool(value) => Typed::of_bool(*value, axis),
-        Json::String(text) if is_blank(text) => return Err(bad("a blank text is no value".into())),
-        Json::String(text) => Typed::of_text(text, axis),
-        // such a number has been a binary one, whatever its digits were
-        Json::Number(number) if number.is_f64() => {
-            let fault =
-                "a number that is not whole, or of more than 64 bits, is written as a text, like \"0.5\"";
-            return Err(bad(fault.into()));
-        }
-        Json::Number(number) => Typed::of_text(&number.to_string(), axis),
-        Json::Null | Json::Array(_) | Json::Object(_) => {
-            return Err(bad(format!("a value of type {} is taken", axis.kind.as_str())));
-        }
-    };
-    typed.map_err(|error| bad(error.to_string()))
 }
 
 fn expression<'c>(constraint: &'c Json, place: &str) -> Result<&'c str, BadDefinition> {

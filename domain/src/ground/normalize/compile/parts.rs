@@ -1,9 +1,7 @@
 //! The parts of a definition, each read against the ontology and against what else the definition holds.
 
-use super::constraints::typed;
-use super::steps::dates;
+use super::values::{check_called, dates, typed};
 use super::{BadDefinition, ValidTimes};
-use crate::base::blank::is_blank;
 use crate::ground::normalize::mapping::{Definition as DefinedBy, Mapping};
 use crate::ground::normalize::schema::Schema;
 use crate::ground::ontology::{Axis, Ontology, is_group_key};
@@ -298,16 +296,4 @@ impl<'a> Parts<'a> {
 /// That a path does not go with the one of the values.
 pub(super) fn not_beside(field: &str, source: &Path) -> String {
     format!("`{field}` is not beside `{}`: {} would be", source.as_str(), source.companion())
-}
-
-/// Whether nothing is called by a blank text, which would be there and say nothing.
-pub(super) fn check_called(words: &Words, place: &str) -> Result<(), BadDefinition> {
-    let is_empty = |called: &Option<String>| called.as_deref().is_some_and(is_blank);
-    match words.entries.iter().find(|(_, called)| is_empty(called)) {
-        Some((word, _)) => {
-            let fault = format!("`{word}` is called by a blank text; null says that it is not taken");
-            Err(BadDefinition::new(place, fault))
-        }
-        None => Ok(()),
-    }
 }

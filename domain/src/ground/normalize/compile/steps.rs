@@ -1,11 +1,12 @@
 //! Value normalizers made ready: each with the configuration that it takes.
 
 use super::BadDefinition;
-use super::parts::{Parts, check_called, not_beside};
+use super::parts::{Parts, not_beside};
+use super::values::{check_called, dates};
 use crate::base::unit::{Equivalence, Unit, UnitError};
 use crate::base::wording::plain;
 use crate::ground::normalize::mapping::Mapping;
-use crate::ground::normalize::steps::{Dates, Precision, Step, StepKind, TextForm};
+use crate::ground::normalize::steps::{Precision, Step, StepKind, TextForm};
 use crate::ground::normalize::units::Units;
 use crate::ground::ontology::{Axis, AxisType};
 use crate::ground::pipeline::tables::{Amount, Otherwise, Table, Words};
@@ -242,25 +243,6 @@ fn to_axis_unit(code: &str, axis: &Axis, place: &str) -> Result<Unit, BadDefinit
         return Err(BadDefinition::new(place, fault));
     }
     code.parse::<Unit>().map_err(|error| BadDefinition::new(place, error))
-}
-
-/// Date forms that are `strftime`'s, each of which names a day or a moment.
-pub(super) fn dates(formats: Vec<String>, place: &str) -> Result<Dates, BadDefinition> {
-    let probe = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
-    for format in &formats {
-        let bad = |fault: &dyn std::fmt::Display| BadDefinition::new(place, format!("`{format}`: {fault}"));
-        let written = jiff::fmt::strtime::format(format, &probe).map_err(|error| bad(&error))?;
-        let one = Dates { formats: vec![format.clone()] };
-        one.date(&written).ok_or_else(|| bad(&"it names neither a day nor a moment"))?;
-        // which offset a name stands for is another thing from year to year, and not in the payload
-        let parts = jiff::fmt::strtime::parse(format, &written);
-        if parts.is_ok_and(|parts| parts.iana_time_zone().is_some()) {
-            return Err(bad(
-                &"no time zone is known by its name (`%Q`, `%:Q`); an offset is taken (`%z`, `%:z`)",
-            ));
-        }
-    }
-    Ok(Dates { formats })
 }
 
 /// The configuration of one kind.

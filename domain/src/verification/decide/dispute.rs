@@ -1,6 +1,6 @@
 //! What an envelope leaves to a person, and under the name of which review.
 
-use super::{CLAIMS_OPEN_MAX, OPEN_MAX};
+use super::without_review;
 use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
@@ -8,7 +8,6 @@ use crate::ground::source::OracleTier;
 use crate::ground::value::Value;
 use crate::verification::call::{Failure, Reply};
 use crate::verification::candidate::Candidate;
-use crate::verification::decide::without_review;
 use crate::verification::envelope::{Envelope, EnvelopeKind};
 use crate::verification::inputs::Inputs;
 use crate::verification::kept::OpenReview;
@@ -16,17 +15,23 @@ use crate::verification::reason::Reason;
 use crate::verification::workflow::Workflow;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The most open reviews of one subject, for its present and for its past each, without those that claims alone opened. A
+/// further dispute joins the latest of them that has all of its axes.
+pub(crate) const OPEN_MAX: usize = 16;
+/// The most open reviews of one subject that claims alone opened, for its present and for its past each.
+pub(crate) const CLAIMS_OPEN_MAX: usize = 4;
+
 /// What there is to decide, and over which evidence.
-pub(super) struct Dispute {
-    pub(super) axes: BTreeMap<String, BTreeSet<Reason>>,
-    pub(super) candidates: BTreeMap<SourceId, Candidate>,
+pub(in crate::verification) struct Dispute {
+    pub(in crate::verification) axes: BTreeMap<String, BTreeSet<Reason>>,
+    pub(in crate::verification) candidates: BTreeMap<SourceId, Candidate>,
     /// Whether no axis would need a reviewer without the claims.
-    pub(super) of_claim: bool,
-    pub(super) evidence_hash: Sha256Hex,
+    pub(in crate::verification) of_claim: bool,
+    pub(in crate::verification) evidence_hash: Sha256Hex,
 }
 
 impl Dispute {
-    pub(super) fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
+    pub(in crate::verification) fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
         let axes = for_a_person(envelope);
         if axes.is_empty() {
             return None;
