@@ -1,5 +1,7 @@
 //! Ground truth: registered documents, ingestion and queries.
 
 pub mod ingestion;
+pub mod pull;
 pub mod queries;
 pub mod registry;
+pub mod schedule;

@@ -4,8 +4,8 @@ pub(crate) mod ground;
 
 use crate::audit::fallback::Fallback;
 use crate::ground::ingestion::IngestionConfig;
-use crate::ground::ingestion::pull::{PullSettings, Puller};
 use crate::ground::ingestion::slices::Limits;
+use crate::ground::pull::{PullSettings, Puller};
 use crate::rules::RulesConfig;
 use crate::system::{Parts, System};
 use crate::upstream::BoxFuture;

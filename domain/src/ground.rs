@@ -3,6 +3,7 @@
 //! A source is fed by runs, each of which reads one payload through one pipeline. What a run says of a record is never
 //! rewritten: since when and until when it holds is computed from all that was said and from the source's releases.
 
+pub mod axis;
 pub mod format;
 pub mod frequency;
 pub mod freshness;

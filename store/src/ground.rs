@@ -15,7 +15,6 @@ pub mod payloads;
 pub mod prune;
 pub mod query;
 pub mod rebuild;
-pub mod records;
 mod sealed;
 pub mod sorted;
 pub mod sorter;

@@ -259,6 +259,7 @@ fn readme_names_every_configuration_key_event_and_problem_code() {
 #[test]
 fn the_reference_of_ground_truth_names_every_field_of_its_documents() {
     let files = [
+        "axis",
         "ontology",
         "ontology/template",
         "source",

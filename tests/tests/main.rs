@@ -32,6 +32,7 @@ mod health;
 mod hostile_routes;
 mod kill;
 mod kill_delivery;
+mod layout;
 mod life;
 mod mail;
 mod metrics;

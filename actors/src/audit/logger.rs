@@ -5,10 +5,9 @@
 
 mod handle;
 mod patience;
-mod queue;
 
+pub(crate) use crate::audit::logger::handle::queue::Waiting;
 pub use handle::Log;
-pub(crate) use queue::Waiting;
 
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::metrics::Metrics;

@@ -17,7 +17,7 @@ pub use sources::{Invalidate, RegisterSource, Review, ReviewSource, SetFreshness
 pub use workflows::{RegisterWorkflow, check_workflow};
 
 use crate::audit::logger::{CommitError, Log};
-use crate::ground::ingestion::pull::Puller;
+use crate::ground::pull::Puller;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::Metrics;
 use crate::upstream::oracle::LiveOracle;

@@ -8,7 +8,7 @@ use crate::platform::secret::secret;
 use credentials::credentials;
 use jiff::SignedDuration;
 use oracled_actors::Clock;
-use oracled_actors::ground::ingestion::pull::Puller;
+use oracled_actors::ground::pull::Puller;
 use oracled_actors::upstream::oracle::HttpOracles;
 use oracled_actors::upstream::oracle_health::{Oracle, Probe};
 use oracled_actors::upstream::{BadEndpoint, BoxFuture, CallPolicy, Caller, Gemini, Model, OpenAi};

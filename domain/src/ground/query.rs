@@ -8,12 +8,13 @@ pub(crate) use written::{Written, as_written, typed};
 
 use super::freshness::Freshness;
 use super::id::SourceId;
-use super::ontology::{Axis, Ontology};
+use super::ontology::Ontology;
 use super::provenance::ProvenanceRecord;
 use super::record::Identity;
 use super::source::OracleTier;
 use super::value::Value;
 use crate::base::moment::{self, Moment};
+use crate::ground::axis::Axis;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -39,7 +39,7 @@ impl Content {
     /// Which thing it speaks of; nothing where a part of that is missing or no value of its axis.
     #[must_use]
     pub fn identity(&self, ontology: &Ontology) -> Option<Identity> {
-        let of_axis = |axis: &super::ontology::Axis| self.axes.get(&axis.axis)?.typed(axis).ok();
+        let of_axis = |axis: &crate::ground::axis::Axis| self.axes.get(&axis.axis)?.typed(axis).ok();
         ontology.identity().map(of_axis).collect::<Option<Vec<_>>>().map(Identity)
     }
 }

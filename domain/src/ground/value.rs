@@ -1,8 +1,8 @@
 //! The value of an axis: exact, and the same text wherever it is the same value.
 
-use super::ontology::{Axis, AxisType};
 use crate::base::date::Date;
 use crate::base::decimal::Decimal;
+use crate::ground::axis::{Axis, AxisType};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! When two values are the same, and how far apart they are otherwise.
 
 use crate::base::decimal::{Decimal, Rounding};
-use crate::ground::ontology::Axis;
+use crate::ground::axis::Axis;
 use crate::ground::value::Typed;
 
 /// Whether two values of `axis` are the same: numbers after the axis's precision or within its relative tolerance,

@@ -14,7 +14,7 @@ use super::statements::{OnAxis, Statement};
 use super::step::{Party, Relation, Step, StepOutcome};
 use super::tier::Tier;
 use super::workflow::{AxisThresholds, ConflictResolutionConfig, Strategy};
-use crate::ground::ontology::Axis;
+use crate::ground::axis::Axis;
 use crate::ground::value::Typed;
 use jiff::Timestamp;
 use strategy::{Verdict, apply};

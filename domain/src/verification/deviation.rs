@@ -10,8 +10,8 @@ use super::kept::{Baseline, Baselines};
 use super::review::HeldAgainst;
 use super::workflow::{DeviationLimit, Workflow};
 use crate::base::decimal::Decimal;
+use crate::ground::axis::Axis;
 use crate::ground::id::SourceId;
-use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 use std::collections::BTreeMap;
 

@@ -8,9 +8,9 @@ use super::tier::Tier;
 use super::workflow::OnTimeout;
 use crate::base::moment::CLOCK_SKEW_MAX;
 use crate::base::moment::age_and_limit;
+use crate::ground::axis::Axis;
 use crate::ground::freshness::age_s;
 use crate::ground::id::SourceId;
-use crate::ground::ontology::Axis;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
 

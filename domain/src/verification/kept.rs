@@ -11,6 +11,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The most open reviews of one subject, for its present and for its past each, without those that claims alone opened. A
+/// further dispute joins the latest of them that has all of its axes.
+pub const OPEN_MAX: usize = 16;
+/// The most open reviews of one subject that claims alone opened, for its present and for its past each.
+pub const CLAIMS_OPEN_MAX: usize = 4;
+
 /// The last good answer of a live source about one thing as it is, or as it once was: what `SERVE_STALE` may serve, and what a later
 /// answer may not lie behind. It is the source's, whichever workflow has asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

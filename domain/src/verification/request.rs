@@ -3,8 +3,9 @@
 use super::workflow::Workflow;
 use crate::base::blank::is_blank;
 use crate::base::moment::{self, Moment, TimeAhead, check_not_ahead};
+use crate::ground::axis::Axis;
 use crate::ground::id::WorkflowId;
-use crate::ground::ontology::{Axis, Ontology};
+use crate::ground::ontology::Ontology;
 use crate::ground::query::{Written, as_written, typed};
 use crate::ground::value::Value;
 use jiff::Timestamp;

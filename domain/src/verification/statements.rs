@@ -8,9 +8,9 @@ use super::tier::Tier;
 use super::workflow::AxisThresholds;
 use crate::base::decimal::Decimal;
 use crate::base::moment::age_and_limit;
+use crate::ground::axis::Axis;
 use crate::ground::freshness::{STATE_SENSITIVE_MAX_AGE_S, StaleBehavior, age_s};
 use crate::ground::id::SourceId;
-use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 use std::collections::BTreeSet;
 

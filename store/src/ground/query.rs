@@ -5,7 +5,7 @@ use super::view::{Found, IndexKey, Record, SourceView};
 use crate::base::error::StoreError;
 use bytes::Bytes;
 use jiff::Timestamp;
-use oracled_domain::ground::ontology::Axis;
+use oracled_domain::ground::axis::Axis;
 use oracled_domain::ground::query::Query;
 use oracled_domain::ground::record::Content;
 use oracled_domain::ground::timeline::{Knowledge, Scope};

@@ -4,13 +4,13 @@
 
 use super::files::{Files, Made};
 use super::filter::{FILTER, Filter};
-use super::records::Records;
 use super::sealed::Owner;
 use super::sorted::{Merge, SortedFile, SortedWriter};
 use super::sorter::Sorter;
 use super::statement::StoredStatement;
 use super::view::{INDEX, Record, SourceView, identity_in, key_of};
 use crate::base::error::StoreError;
+use crate::ground::view::records::Records;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::rejection::{Reject, Rejection};
 use oracled_domain::ground::run::{AxisFill, FileRef, RunCounts, RunWarning};

@@ -1,12 +1,14 @@
 //! A source with its files open: what every reader of its records looks at.
 
+pub mod records;
+
 use super::files::Files;
 use super::filter::Filter;
-use super::records::{Indexed, Records};
 use super::sorted::SortedFile;
 use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
 use crate::base::error::{FileKind, StoreError};
+use crate::ground::view::records::{Indexed, Records};
 use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;

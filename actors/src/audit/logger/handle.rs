@@ -1,8 +1,10 @@
 //! What the other actors have of the logger.
 
-use super::queue::Queue;
+pub(super) mod queue;
+
 use super::{Close, Commit, CommitError, Doubt, JournalReport, Logger, ReopenMirror, Waiting};
 use crate::audit::fallback::Fallback;
+use crate::audit::logger::handle::queue::Queue;
 use crate::platform::caller;
 use crate::platform::door::Door;
 use crate::platform::metrics::Metrics;
@@ -15,7 +17,7 @@ use tokio::sync::watch;
 #[derive(Debug, Clone)]
 pub struct Log {
     door: Door<Logger>,
-    pub(super) queue: Queue,
+    queue: Queue,
     pub(super) report: watch::Receiver<JournalReport>,
     fallback: Fallback,
     fallback_entries: Arc<AtomicU64>,

@@ -2,8 +2,8 @@
 
 use super::slices::is_blank;
 use oracled_domain::base::raw::Raw;
+use oracled_domain::ground::axis::Axis;
 use oracled_domain::ground::normalize::{MissingColumn, Normalizer, PathUse};
-use oracled_domain::ground::ontology::Axis;
 use oracled_domain::ground::record::Content;
 use oracled_domain::ground::run::{AxisFill, RunWarning};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Errors of ingestion.
 
-use super::pull::PullError;
 use crate::audit::logger::CommitError;
+use crate::ground::pull::PullError;
 use crate::ground::registry::RegistryError;
 use jiff::SignedDuration;
 use jiff::Timestamp;

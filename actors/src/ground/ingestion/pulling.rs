@@ -4,22 +4,20 @@ mod due;
 mod refresh;
 mod release;
 
-use crate::upstream::web::WebError;
 use due::Scheduled;
 pub(super) use due::begin_due;
 pub(super) use refresh::refresh;
 
 use super::archiving::{ARCHIVING, Archiving, NotArchived};
 use super::flight::begin;
-use super::pull::{Answer, PullError, PullRequest, Pulled, Puller, Validators};
-use super::schedule::Schedule;
 use super::{Begin, Begun, IngestionError, Shop};
+use crate::ground::pull::{Answer, PullError, PullRequest, Pulled, Validators};
 use crate::ground::registry::{Confirmation, Decided, Ready, RegistryError, as_read};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use oracled_domain::audit::event::ground::{ConfirmationCause, PullEnd, PullEntry, PullFailure};
 use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::pipeline::{Definition, IngestionPipeline, LastPull, RegisteredPipeline};
+use oracled_domain::ground::pipeline::{LastPull, RegisteredPipeline};
 use oracled_domain::ground::run::{Run, RunState};
 use oracled_domain::{Event, Peer, Sha256Hex};
 use oracled_store::ground::archive::Archived;
@@ -129,7 +127,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     // read before the request: the payload does not end a later invalidation
     let invalidation_count = said.invalidation_count();
     let known = said.read_by(&ready).map(|run| shop.pulls.validators(run)).unwrap_or_default();
-    let request = request(&ready.definition.pipeline, known);
+    let request = PullRequest::of(&ready.definition.pipeline, known);
     let request = request.ok_or_else(|| IngestionError::NotPulled(wanted.pipeline_id.clone()))?;
     let archiving = Archiving::begin(shop.store.files().clone());
     let answer = shop.puller.pull(&request, async |piece| archiving.push(piece).await).await;
@@ -283,39 +281,5 @@ impl Pulls {
     fn remember(&self, run: &Run, validators: Validators) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(run.pipeline_id.clone(), (run.run_id.clone(), validators));
-    }
-}
-
-/// What is asked for a pipeline, if it is one that pulls.
-fn request(pipeline: &IngestionPipeline, known: Validators) -> Option<PullRequest> {
-    let retrieval = &pipeline.retrieval;
-    let endpoint = retrieval.endpoint.clone().filter(|_| retrieval.method.is_pull())?;
-    let (pipeline_id, authentication) = (pipeline.pipeline_id.clone(), retrieval.authentication);
-    Some(PullRequest { pipeline_id, endpoint, authentication, known })
-}
-
-/// Whether a pipeline can be pulled by `puller` and scheduled as its definition says, as far as that is known without
-/// asking anybody. A credential may be configured later on.
-pub(crate) fn check(definition: &Definition, puller: &Puller) -> Result<(), RegistryError> {
-    let retrieval = &definition.pipeline.retrieval;
-    let refuse = |fault: &str| RegistryError::Retrieval(fault.to_owned());
-    match (retrieval.method.is_pull(), &retrieval.endpoint) {
-        (true, None) => return Err(refuse("`endpoint` is missing, from which is pulled")),
-        (false, Some(_)) => return Err(refuse("`endpoint` is for api_pull and file_download")),
-        _ => {}
-    }
-    if let Some(text) = &retrieval.schedule {
-        if !retrieval.method.is_pull() {
-            return Err(refuse("`schedule` is for api_pull and file_download"));
-        }
-        Schedule::parse(text).map_err(|error| refuse(&format!("`schedule`: {error}")))?;
-    }
-    match request(&definition.pipeline, Validators::default()).map(|request| puller.check(&request)) {
-        Some(Err(error @ PullError::Web(WebError::NoCredential { .. }))) => {
-            tracing::warn!(%error, "a pipeline is registered that cannot be pulled yet");
-            Ok(())
-        }
-        Some(Err(error)) => Err(refuse(&error.to_string())),
-        Some(Ok(())) | None => Ok(()),
     }
 }

@@ -1,8 +1,9 @@
 //! Documents that are registered: ontologies, and pipelines with all that they name.
 
 use super::{Decided, Desk, Registry, RegistryError, as_read};
-use crate::ground::ingestion::check_retrieval;
-use crate::ground::ingestion::pull::Puller;
+use crate::ground::pull::{PullError, PullRequest, Puller, Validators};
+use crate::ground::schedule::Schedule;
+use crate::upstream::web::WebError;
 use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::audit::event::ground::{OntologyEntry, PipelineEntry};
 use oracled_domain::ground::ontology::Ontology;
@@ -147,5 +148,31 @@ impl Handler<RegisterPipeline> for Registry {
     fn handle(&mut self, message: RegisterPipeline, _: &mut Context<Self>) -> Self::Result {
         let (desk, puller) = (self.desk.clone(), Arc::clone(&self.puller));
         Box::pin(async move { desk.register_pipeline(message, &puller).await })
+    }
+}
+
+/// Whether a pipeline can be pulled by `puller` and scheduled as its definition says, as far as that is known without
+/// asking anybody. A credential may be configured later on.
+fn check_retrieval(definition: &Definition, puller: &Puller) -> Result<(), RegistryError> {
+    let retrieval = &definition.pipeline.retrieval;
+    let refuse = |fault: &str| RegistryError::Retrieval(fault.to_owned());
+    match (retrieval.method.is_pull(), &retrieval.endpoint) {
+        (true, None) => return Err(refuse("`endpoint` is missing, from which is pulled")),
+        (false, Some(_)) => return Err(refuse("`endpoint` is for api_pull and file_download")),
+        _ => {}
+    }
+    if let Some(text) = &retrieval.schedule {
+        if !retrieval.method.is_pull() {
+            return Err(refuse("`schedule` is for api_pull and file_download"));
+        }
+        Schedule::parse(text).map_err(|error| refuse(&format!("`schedule`: {error}")))?;
+    }
+    match PullRequest::of(&definition.pipeline, Validators::default()).map(|request| puller.check(&request)) {
+        Some(Err(error @ PullError::Web(WebError::NoCredential { .. }))) => {
+            tracing::warn!(%error, "a pipeline is registered that cannot be pulled yet");
+            Ok(())
+        }
+        Some(Err(error)) => Err(refuse(&error.to_string())),
+        Some(Ok(())) | None => Ok(()),
     }
 }

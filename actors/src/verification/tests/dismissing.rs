@@ -7,7 +7,8 @@ use crate::testing::ground::PEER;
 use crate::testing::{World, with_world};
 use crate::verification::{Closed, Dismiss, DismissError, Resolve, ResolveError, Revoke, RevokeError};
 use oracled_domain::verification::EnvelopeKind;
-use oracled_domain::verification::review::{Dismissal, OPEN_MAX, Resolution, ReviewState, Revocation};
+use oracled_domain::verification::kept::OPEN_MAX;
+use oracled_domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
 use oracled_store::ReviewQuery;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use super::{ConfigError, has_login, not_allowed, within};
 use ipnet::IpNet;
-use oracled_actors::ground::ingestion::pull::{Origin, PullSettings};
+use oracled_actors::ground::pull::{Origin, PullSettings};
 use oracled_actors::upstream::oracle::LiveSettings;
 use oracled_actors::upstream::web::origin_of;
 use oracled_domain::ground::id::PipelineId;

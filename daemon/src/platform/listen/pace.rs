@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 /// The most connections accepted in each [`INTERVAL`]. A client can open and close tens of thousands of connections a second;
 /// accepting all of them takes a whole processor. Connections beyond this rate wait in the kernel's backlog. If the backlog is
 /// full, a blocking `connect` waits, and a non-blocking one fails with `EAGAIN`.
-const BATCH: u32 = 32;
+const BATCH: u32 = 16;
 /// The time in which at most [`BATCH`] connections are accepted.
 const INTERVAL: Duration = Duration::from_millis(5);
 

@@ -4,7 +4,7 @@ use crate::platform::config::{
     Config, ConfigError, Credential as Configured, Proof, SecretFrom, is_cleartext, shown_url,
 };
 use crate::platform::secret::{of_file, of_variable};
-use oracled_actors::ground::ingestion::pull::{Bound, Credential};
+use oracled_actors::ground::pull::{Bound, Credential};
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -4,7 +4,8 @@
 //! there are no loops, which would go through groups in no order, and no functions but those listed here.
 
 use super::Values;
-use crate::ground::ontology::{Axis, AxisType, Ontology};
+use crate::ground::axis::{Axis, AxisType};
+use crate::ground::ontology::Ontology;
 use crate::ground::value::Typed;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::objects::{Key, Map, Value};

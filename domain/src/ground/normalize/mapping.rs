@@ -4,7 +4,7 @@ use super::{Mapped, Normalizer, Values, text_of};
 use crate::base::blank::is_blank;
 use crate::base::decimal::Decimal;
 use crate::base::raw::Raw;
-use crate::ground::ontology::{Axis, is_group_key};
+use crate::ground::axis::{Axis, is_group_key};
 use crate::ground::path::Path;
 use crate::ground::pipeline::Transform;
 use crate::ground::pipeline::tables::{Otherwise, Words};

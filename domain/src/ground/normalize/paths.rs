@@ -2,7 +2,7 @@
 
 use super::Normalizer;
 use crate::base::raw::Raw;
-use crate::ground::ontology::Axis;
+use crate::ground::axis::Axis;
 use crate::ground::path::Path;
 use crate::ground::run::RunWarning;
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! Whether a version of an ontology only adds to another, so that records that were made by the one are read by the other.
 
-use super::{Axis, Ontology};
+use super::Ontology;
+use crate::ground::axis::Axis;
 
 /// What records depend on and a version does not keep.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -10,7 +10,8 @@ mod render;
 pub use render::{Rendered, TooLong};
 
 use super::super::id::TemplateId;
-use super::{Axis, Ontology};
+use super::Ontology;
+use crate::ground::axis::Axis;
 use figure::Figure;
 use serde::{Deserialize, Serialize};
 

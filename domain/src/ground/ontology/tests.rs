@@ -1,4 +1,5 @@
 use super::*;
+use crate::ground::axis::{GROUP_KEY_MAX_BYTES, is_group_key};
 use serde_json::{Value as Json, json};
 
 fn ontology(axes: Json) -> Result<(), BadOntology> {

@@ -3,7 +3,7 @@
 use super::BadQuery;
 use super::written::{Written, as_written, typed};
 use crate::base::wording::of_pattern;
-use crate::ground::ontology::{Axis, AxisType};
+use crate::ground::axis::{Axis, AxisType};
 use crate::ground::value::{Typed, Value};
 use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};

@@ -1,7 +1,7 @@
 //! Values as requests write them: read without loss, typed by the axis, and described.
 
 use crate::base::decimal::Decimal;
-use crate::ground::ontology::Axis;
+use crate::ground::axis::Axis;
 use crate::ground::value::Typed;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};

@@ -2,7 +2,7 @@
 //! axes and decide nothing on measured ones, are looked at before any oracle.
 
 use super::Standing;
-use crate::ground::ontology::{Axis, AxisClass};
+use crate::ground::axis::{Axis, AxisClass};
 use crate::verification::record::OracleVerificationRecord;
 use crate::verification::tier::Tier;
 

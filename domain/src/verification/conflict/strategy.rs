@@ -3,8 +3,8 @@
 use super::precedence::rank;
 use super::{Standing, Strategy};
 use crate::base::decimal::{Decimal, DecimalError, Rounding};
+use crate::ground::axis::{Axis, AxisType, Conservative};
 use crate::ground::freshness::age_s;
-use crate::ground::ontology::{Axis, AxisType, Conservative};
 use crate::ground::value::Typed;
 use crate::verification::inputs::Inputs;
 use crate::verification::reason::Reason;

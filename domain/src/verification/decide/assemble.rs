@@ -2,9 +2,9 @@
 
 use super::{Ruling, retry};
 use crate::base::digest::Sha256Hex;
+use crate::ground::axis::Axis;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
-use crate::ground::ontology::Axis;
 use crate::ground::source::CONFIRMATION_ORACLE_ID;
 use crate::verification::call::CallOutcome;
 use crate::verification::envelope::{

@@ -10,16 +10,10 @@ use crate::verification::call::{Failure, Reply};
 use crate::verification::candidate::Candidate;
 use crate::verification::envelope::{Envelope, EnvelopeKind};
 use crate::verification::inputs::Inputs;
-use crate::verification::kept::OpenReview;
+use crate::verification::kept::{CLAIMS_OPEN_MAX, OPEN_MAX, OpenReview};
 use crate::verification::reason::Reason;
 use crate::verification::workflow::Workflow;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The most open reviews of one subject, for its present and for its past each, without those that claims alone opened. A
-/// further dispute joins the latest of them that has all of its axes.
-pub(crate) const OPEN_MAX: usize = 16;
-/// The most open reviews of one subject that claims alone opened, for its present and for its past each.
-pub(crate) const CLAIMS_OPEN_MAX: usize = 4;
 
 /// What there is to decide, and over which evidence.
 pub(in crate::verification) struct Dispute {

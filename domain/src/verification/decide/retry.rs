@@ -2,8 +2,8 @@
 
 use super::Ruling;
 use crate::base::moment::span;
+use crate::ground::axis::AxisClass;
 use crate::ground::id::SourceId;
-use crate::ground::ontology::AxisClass;
 use crate::verification::call::{Failure, Reply};
 use crate::verification::envelope::Retry;
 use crate::verification::hearing::{Absence, Absent};

@@ -1,7 +1,7 @@
 //! What was said of an axis of a review, and by which definition it is decided.
 
 use super::{BadResolution, Resolution, Review};
-use crate::ground::ontology::Axis;
+use crate::ground::axis::Axis;
 use crate::ground::value::{Typed, Value};
 use crate::verification::candidate::Stated;
 use crate::verification::reason::Reason;

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::ground::source::OracleTier::Primary;
-use crate::verification::decide::dispute::{CLAIMS_OPEN_MAX, OPEN_MAX};
+use crate::verification::kept::{CLAIMS_OPEN_MAX, OPEN_MAX};
 use crate::verification::{EnvelopeKind, Inputs, Reason, Review, decide};
 use serde_json::{Value as Json, json};
 

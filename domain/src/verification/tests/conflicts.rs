@@ -1,5 +1,5 @@
 use super::support::*;
-use crate::ground::ontology::AxisClass;
+use crate::ground::axis::AxisClass;
 use crate::ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
 use crate::ground::value::Value;
 use crate::verification::envelope::{Basis, Standing};
@@ -105,7 +105,7 @@ fn an_average_is_over_all_that_take_part_and_as_precise_as_its_axis() {
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12.29"));
     // a whole number has no digits behind the point, whatever its axis says
     axis_of(&mut inputs, "dose").precision = Some(1);
-    axis_of(&mut inputs, "dose").kind = crate::ground::ontology::AxisType::Integer;
+    axis_of(&mut inputs, "dose").kind = crate::ground::axis::AxisType::Integer;
     answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "20")]);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
 }
@@ -115,7 +115,7 @@ fn the_conservative_side_is_the_axiss() {
     let mut inputs =
         doses(json!({"same_tier_strategy": "use_conservative"}), &[(Primary, "10"), (Primary, "12")]);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("10"));
-    axis_of(&mut inputs, "dose").conservative = Some(crate::ground::ontology::Conservative::Higher);
+    axis_of(&mut inputs, "dose").conservative = Some(crate::ground::axis::Conservative::Higher);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
     // sources and ontologies may change behind a workflow's back
     axis_of(&mut inputs, "dose").conservative = None;

@@ -3,8 +3,8 @@ use crate::base::digest::Sha256Hex;
 use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier::Primary;
 use crate::ground::value::Value;
-use crate::verification::decide::dispute::OPEN_MAX;
 use crate::verification::deviation::{deviations, put_back};
+use crate::verification::kept::OPEN_MAX;
 use crate::verification::review::{BadResolution, Resolution};
 use crate::verification::{
     Baseline, Baselines, EnvelopeKind, Failure, HumanLock, Inputs, OpenReview, Reason, Reply, Review, decide,

@@ -1,6 +1,7 @@
 use crate::base::digest::Sha256Hex;
+use crate::ground::axis::Axis;
 use crate::ground::freshness::{AxisFreshness, StaleBehavior};
-use crate::ground::ontology::{Axis, Ontology};
+use crate::ground::ontology::Ontology;
 use crate::ground::source::{OracleTier, Registration};
 use crate::ground::value::Value;
 use crate::verification::candidate::Stated;

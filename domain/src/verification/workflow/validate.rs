@@ -5,8 +5,9 @@ mod strategies;
 
 use super::Workflow;
 use crate::base::blank::is_blank;
+use crate::ground::axis::{Axis, AxisClass};
 use crate::ground::id::SourceId;
-use crate::ground::ontology::{Axis, AxisClass, Ontology, OntologyRef};
+use crate::ground::ontology::{Ontology, OntologyRef};
 use crate::ground::source::{CONFIRMATION_ORACLE_ID, LOCK_ORACLE_ID};
 use crate::ground::source::{OracleTier, Registration};
 use crate::verification::workflow::EnforcementMode;

@@ -1,8 +1,8 @@
 //! The pulls that are due by their pipelines' schedules, over restarts too.
 
-use super::super::schedule::Schedule;
 use super::super::{IngestionError, Shop};
 use super::{Wanted, pull};
+use crate::ground::schedule::Schedule;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::PipelineId;

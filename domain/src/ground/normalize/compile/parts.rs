@@ -2,9 +2,10 @@
 
 use super::values::{check_called, dates, typed};
 use super::{BadDefinition, ValidTimes};
+use crate::ground::axis::{Axis, is_group_key};
 use crate::ground::normalize::mapping::{Definition as DefinedBy, Mapping};
 use crate::ground::normalize::schema::Schema;
-use crate::ground::ontology::{Axis, Ontology, is_group_key};
+use crate::ground::ontology::Ontology;
 use crate::ground::path::Path;
 use crate::ground::pipeline::tables::{Table, Words};
 use crate::ground::pipeline::{AxisMapping, Cardinality, Definition, FieldMapping, Measured};

@@ -2,8 +2,8 @@
 
 use super::BadDefinition;
 use crate::base::blank::is_blank;
+use crate::ground::axis::Axis;
 use crate::ground::normalize::steps::Dates;
-use crate::ground::ontology::Axis;
 use crate::ground::pipeline::tables::Words;
 use crate::ground::value::Typed;
 use serde_json::Value as Json;

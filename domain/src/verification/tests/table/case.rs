@@ -1,6 +1,6 @@
 use super::*;
+use crate::ground::axis::AxisClass;
 use crate::ground::freshness::StaleBehavior;
-use crate::ground::ontology::AxisClass;
 use crate::ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
 use crate::verification::workflow::{EnforcementMode, OnBudget, OnTimeout, Strategy};
 use crate::verification::{

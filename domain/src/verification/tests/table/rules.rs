@@ -2,8 +2,8 @@
 //! project reads it.
 
 use super::case::{Case, Claim, FirstReply, Freshness, Kept, Mode, Values};
+use crate::ground::axis::AxisClass;
 use crate::ground::freshness::StaleBehavior;
-use crate::ground::ontology::AxisClass;
 use crate::verification::EnvelopeKind::{
     self, Authoritative, Blocked, DisputeSummary, HumanReview, NarrativeOnly, Provisional,
 };

@@ -2,8 +2,8 @@
 
 use super::{BadWorkflow, CASCADE_LIMIT_MAX, Subject, distinct, field, joined, within};
 use crate::base::decimal::{Decimal, DecimalError};
+use crate::ground::axis::{Axis, AxisType};
 use crate::ground::freshness::MAX_AGE_S;
-use crate::ground::ontology::{Axis, AxisType};
 use crate::verification::workflow::{AxisThresholds, Strategy};
 
 impl Subject<'_> {

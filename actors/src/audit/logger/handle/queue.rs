@@ -3,7 +3,7 @@
 //!
 //! A full queue makes the reads wait; no entry is dropped. A crash may lose the entries of the last 100 ms.
 
-use super::{CommitError, Log};
+use crate::audit::logger::{CommitError, Log};
 use crate::platform::caller;
 use oracled_domain::{Caller, Event};
 use oracled_store::{Callers, Record};

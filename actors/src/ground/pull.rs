@@ -19,7 +19,7 @@ use bytes::Bytes;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use oracled_domain::ground::id::PipelineId;
-use oracled_domain::ground::pipeline::Authentication;
+use oracled_domain::ground::pipeline::{Authentication, IngestionPipeline};
 use reqwest::{StatusCode, Url};
 use std::collections::BTreeMap;
 use std::io;
@@ -92,6 +92,16 @@ pub struct Puller {
     settings: PullSettings,
     web: Web,
     credentials: BTreeMap<PipelineId, Bound>,
+}
+
+impl PullRequest {
+    /// What is asked for a pipeline, if it is one that pulls.
+    pub(super) fn of(pipeline: &IngestionPipeline, known: Validators) -> Option<Self> {
+        let retrieval = &pipeline.retrieval;
+        let endpoint = retrieval.endpoint.clone().filter(|_| retrieval.method.is_pull())?;
+        let (pipeline_id, authentication) = (pipeline.pipeline_id.clone(), retrieval.authentication);
+        Some(Self { pipeline_id, endpoint, authentication, known })
+    }
 }
 
 impl Puller {

@@ -1,9 +1,9 @@
 //! Records out of a source's files, and keys out of its indexes.
 
-use super::sorted::{Merge, Rows};
-use super::statement::StoredStatement;
-use super::view::{Record, SourceView, identity_in, key_of, split_key};
 use crate::base::error::StoreError;
+use crate::ground::sorted::{Merge, Rows};
+use crate::ground::statement::StoredStatement;
+use crate::ground::view::{Record, SourceView, identity_in, key_of, split_key};
 
 /// Records in the order of their keys. They end with the first error.
 ///
@@ -30,7 +30,7 @@ impl<'v> Records<'v> {
     }
 
     /// The next record; nothing behind the last one.
-    pub(super) fn advance(&mut self) -> Result<Option<&Record>, StoreError> {
+    pub(in crate::ground) fn advance(&mut self) -> Result<Option<&Record>, StoreError> {
         // no record's key is the beginning of another's, so that the first row is of the first record
         let first = self.files.iter().filter_map(|(_, rows)| rows.current()).map(|(key, _)| key).min();
         let Some(first) = first else { return Ok(None) };
@@ -40,7 +40,7 @@ impl<'v> Records<'v> {
     }
 
     /// The record with this key, if there is one. Whoever asks for several asks in the order of their keys.
-    pub(super) fn at(&mut self, key: &[u8]) -> Result<Option<&Record>, StoreError> {
+    pub(in crate::ground) fn at(&mut self, key: &[u8]) -> Result<Option<&Record>, StoreError> {
         let (identity, begin) = (identity_in(key), key_of(key, 0));
         for (place, rows) in &mut self.files {
             if self.view.may_tell(*place, identity) {
