@@ -37,9 +37,7 @@ pub mod status;
 pub mod submit;
 pub mod verify;
 pub mod workflow;
-pub(crate) mod xml;
-
-use crate::client::{Answer, AnswerLines, Client, ClientError};
+pub(crate) use crate::client::{Answer, AnswerLines, Client, ClientError};
 use crate::platform::config::Directories;
 use bytes::Bytes;
 use calibrate::Calibrate;
@@ -49,7 +47,6 @@ use clap_complete::Shell;
 pub use error::CtlError;
 use hyper::body::Incoming;
 use hyper::{Method, Response};
-use rules::RulesError;
 use std::future::Future;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -177,7 +174,7 @@ fn complain(error: &CtlError, json: bool, out: &mut dyn Write) {
             | CtlError::ProbeFailed
             | CtlError::CameToNothing
             | CtlError::Printed(_)
-            | CtlError::Rules(RulesError::NotAsWanted | RulesError::NoPass)
+            | CtlError::Verb { was_printed: true, .. }
     );
     if !was_printed {
         drop(writeln!(io::stderr(), "oraclectl: {}", output::on_one_line(&error.to_string())));

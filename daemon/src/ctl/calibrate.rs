@@ -9,7 +9,6 @@ mod by_tier;
 mod corpus;
 mod flips;
 mod histogram;
-mod picture;
 mod report;
 mod terminal;
 
@@ -21,6 +20,7 @@ pub use flips::{Flips, ToApproval, ToRefusal, Trials};
 pub use histogram::{Bin, Histogram};
 pub use report::{Approval, Occurrences, ReasonCount, Report};
 
+use super::CtlError;
 use super::lines;
 use super::look::Look;
 use corpus::{Corpus, Entry};
@@ -37,10 +37,6 @@ pub struct Calibrate {
     /// The corpus, one `{"tier", "raw", …}` object a line (other fields are ignored); `-` reads standard input
     #[arg(value_name = "FILE.ndjson")]
     pub file: PathBuf,
-
-    /// Draws approvals and histogram into this file too, as an SVG picture
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
 }
 
 /// Why a calibration came to no result, or could not hand it over. Each message is one line.
@@ -70,29 +66,26 @@ pub enum CalibrateError {
         /// The corpus, as it was named.
         file: String,
     },
-    /// The picture cannot be written.
-    #[error("cannot write the picture {file}: {cause}")]
-    Svg {
-        /// The picture's file, as it was named.
-        file: String,
-        /// What the system says.
-        cause: io::Error,
-    },
     /// The result cannot be written out.
     #[error("cannot write the result: {0}")]
     Output(io::Error),
 }
 
+impl From<CalibrateError> for CtlError {
+    fn from(error: CalibrateError) -> Self {
+        match error {
+            CalibrateError::Output(error) => Self::Output(error),
+            error => Self::Verb { message: error.to_string(), exit_code: 5, was_printed: false },
+        }
+    }
+}
+
 impl Calibrate {
     /// Judges the corpus and writes the result to `out`: tables for people, or with `json` one JSON object on
     /// one line (its fields are those of [`Report`]). Progress goes to standard error where that is a terminal.
-    ///
-    /// The result is written even where the picture cannot be; the error then follows it.
     pub fn run(&self, out: &mut dyn Write, json: bool) -> Result<(), CalibrateError> {
         let report = self.report()?;
-        let drawn = self.draw(&report);
-        print(out, &report, json, Look::of_stdout()).map_err(CalibrateError::Output)?;
-        drawn
+        print(out, &report, json, Look::of_stdout()).map_err(CalibrateError::Output)
     }
 
     /// Judges the corpus from its first line to its last, one line in memory at a time.
@@ -103,12 +96,6 @@ impl Calibrate {
         let report = judge_all(name, input);
         bar.finish_and_clear();
         report
-    }
-
-    fn draw(&self, report: &Report) -> Result<(), CalibrateError> {
-        let Some(path) = &self.svg else { return Ok(()) };
-        let file = || path.display().to_string();
-        std::fs::write(path, picture::of(report)).map_err(|cause| CalibrateError::Svg { file: file(), cause })
     }
 }
 

@@ -1,7 +1,5 @@
 //! Why a verb came to nothing, and the exit code for it.
 
-use super::calibrate::CalibrateError;
-use super::rules::RulesError;
 use crate::client::ClientError;
 use oracled_domain::Sha256Hex;
 use std::io::{self, ErrorKind};
@@ -74,12 +72,16 @@ pub enum CtlError {
         /// Why.
         cause: io::Error,
     },
-    /// The corpus, or what is made of it.
-    #[error(transparent)]
-    Calibrate(#[from] CalibrateError),
-    /// What was to be evaluated, or what came of it.
-    #[error(transparent)]
-    Rules(#[from] RulesError),
+    /// The verb failed for a reason of its own.
+    #[error("{message}")]
+    Verb {
+        /// The reason.
+        message: String,
+        /// The exit code.
+        exit_code: u8,
+        /// Whether the reason was printed already.
+        was_printed: bool,
+    },
     /// Nothing more can be printed.
     #[error("cannot print: {0}")]
     Output(#[from] io::Error),
@@ -99,17 +101,14 @@ impl CtlError {
             Self::Detached(_) => 130,
             Self::Problem { status, .. } if *status < 500 => 1,
             Self::Client(_) => 3,
-            Self::Rules(error) => error.exit_code(),
+            Self::Verb { exit_code, .. } => *exit_code,
             Self::Problem { .. } => 4,
-            Self::Read { .. } | Self::Document { .. } | Self::Calibrate(_) | Self::Output(_) => 5,
+            Self::Read { .. } | Self::Document { .. } | Self::Output(_) => 5,
         }
     }
 
     /// Whoever reads our output has enough: that is no error.
     pub(super) fn is_broken_pipe(&self) -> bool {
-        let (Self::Output(error) | Self::Calibrate(CalibrateError::Output(error))) = self else {
-            return false;
-        };
-        error.kind() == ErrorKind::BrokenPipe
+        matches!(self, Self::Output(error) if error.kind() == ErrorKind::BrokenPipe)
     }
 }

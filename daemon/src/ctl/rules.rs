@@ -6,7 +6,6 @@ mod complaint;
 mod eval;
 mod excerpt;
 mod feed;
-mod junit;
 mod outcome;
 mod show;
 mod support;
@@ -72,31 +71,25 @@ pub enum RulesError {
         /// The file, as it was named.
         file: String,
     },
-    /// The report cannot be written.
-    #[error("cannot write the report {file}: {cause}")]
-    Report {
-        /// The report's file, as it was named.
-        file: String,
-        /// What the system says.
-        cause: io::Error,
-    },
     /// The cases cannot be printed. Whether the others went as wanted was not waited for.
     #[error("cannot print: {0}")]
     Output(io::Error),
 }
 
 impl RulesError {
-    /// Whether every case has its outcome all the same.
-    const fn is_of_all_cases(&self) -> bool {
-        matches!(self, Self::NotAsWanted | Self::NotEvaluated(_) | Self::NoCases { .. })
-    }
-
-    pub(super) const fn exit_code(&self) -> u8 {
+    const fn exit_code(&self) -> u8 {
         match self {
             Self::NotAsWanted | Self::NoPass | Self::NoSuchRule(_) => 1,
             Self::NotEvaluated(_) => 4,
-            Self::NoCases { .. } | Self::Empty { .. } | Self::Report { .. } | Self::Output(_) => 5,
+            Self::NoCases { .. } | Self::Empty { .. } | Self::Output(_) => 5,
         }
+    }
+}
+
+impl From<RulesError> for CtlError {
+    fn from(error: RulesError) -> Self {
+        let was_printed = matches!(error, RulesError::NotAsWanted | RulesError::NoPass);
+        Self::Verb { message: error.to_string(), exit_code: error.exit_code(), was_printed }
     }
 }
 

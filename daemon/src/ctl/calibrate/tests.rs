@@ -1,4 +1,3 @@
-use super::super::xml::assert_well_formed;
 use super::*;
 use serde_json::{Value, json};
 
@@ -181,11 +180,10 @@ fn a_bad_line_stops_and_nothing_is_written() {
     let scratch = Scratch::new("bad-line");
     let file = scratch.0.join("verdicts.ndjson");
     std::fs::write(&file, corpus() + "{\"tier\":\"quick\"}\n").unwrap();
-    let svg = scratch.0.join("picture.svg");
     let mut out = Vec::new();
-    let error = Calibrate { file, svg: Some(svg.clone()) }.run(&mut out, true).unwrap_err().to_string();
+    let error = Calibrate { file }.run(&mut out, true).unwrap_err().to_string();
     assert!(error.contains("verdicts.ndjson, line 7: `raw` is missing"), "{error}");
-    assert!(out.is_empty() && !svg.exists());
+    assert!(out.is_empty());
 }
 
 #[test]
@@ -193,47 +191,8 @@ fn a_corpus_that_cannot_be_read_is_named() {
     let scratch = Scratch::new("unreadable");
     for (file, says) in [("absent.ndjson", "No such file"), ("", "directory")] {
         let file = scratch.0.join(file);
-        let error =
-            Calibrate { file: file.clone(), svg: None }.run(&mut Vec::new(), false).unwrap_err().to_string();
+        let error = Calibrate { file: file.clone() }.run(&mut Vec::new(), false).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot read the corpus {}: ", file.display())), "{error}");
         assert!(error.contains(says), "{error}");
     }
-}
-
-#[test]
-fn the_result_is_written_even_where_the_picture_cannot_be() {
-    let scratch = Scratch::new("unwritable");
-    let file = scratch.0.join("verdicts.ndjson");
-    std::fs::write(&file, corpus()).unwrap();
-    let svg = scratch.0.join("absent").join("picture.svg");
-    let mut out = Vec::new();
-    let error = Calibrate { file, svg: Some(svg.clone()) }.run(&mut out, false).unwrap_err().to_string();
-    assert!(error.starts_with(&format!("cannot write the picture {}: ", svg.display())), "{error}");
-    assert!(String::from_utf8(out).unwrap().contains("6 verdicts, 2 approved, 4 refused"));
-}
-
-#[test]
-fn the_picture_is_well_formed_and_says_what_the_report_says() {
-    let scratch = Scratch::new("picture");
-    let file = scratch.0.join("a<b>&\"c\".ndjson");
-    std::fs::write(&file, corpus()).unwrap();
-    let svg = scratch.0.join("picture.svg");
-    Calibrate { file, svg: Some(svg.clone()) }.run(&mut Vec::new(), true).unwrap();
-    let picture = std::fs::read_to_string(svg).unwrap();
-    assert_well_formed(&picture);
-    assert!(picture.contains("<title id=\"title\">Crosscheck calibration: 2 of 6 verdicts approved</title>"));
-    assert!(
-        picture.contains("a&lt;b&gt;&amp;&quot;c&quot;.ndjson, judged at"),
-        "the name, without its directory"
-    );
-    assert!(!picture.contains(scratch.0.to_str().unwrap()));
-    assert_eq!(picture.matches("2 verdicts</text>").count(), 3, "a panel for each tier");
-}
-
-#[test]
-fn a_tier_without_verdicts_has_no_panel() {
-    let line = json!({"tier": "full", "raw": "{}"}).to_string();
-    let picture = picture::of(&judge_all("-".into(), line.as_bytes()).unwrap());
-    assert_well_formed(&picture);
-    assert_eq!(picture.matches("verdicts</text>").count(), 1 + 1, "one panel, and the heading");
 }

@@ -2,10 +2,9 @@
 
 use super::super::look::Look;
 use super::super::output::harmless;
-use super::super::{CtlError, Options, answer_lines, lines, regular_file};
+use super::super::{CtlError, Options, answer_lines, lines};
 use super::RulesError;
 use super::feed::{Feed, Item, Requests};
-use super::junit::Junit;
 use super::outcome::{Answer, Outcome};
 use super::tally::Tally;
 use crate::client::{AnswerLines, Client, ClientError, PATIENCE};
@@ -28,25 +27,19 @@ pub(super) struct Eval {
     /// The cases, one `{"candidate_output", "facts", …}` object a line; `-` reads standard input
     #[arg(value_name = "FILE.ndjson")]
     pub(super) file: PathBuf,
-
-    /// Writes what became of the cases into this file too, as JUnit XML, with a suite for each category
-    #[arg(long, value_name = "FILE", value_parser = regular_file())]
-    pub(super) junit: Option<PathBuf>,
 }
 
 impl Eval {
-    /// Evaluates the cases. The report is written and the table printed whatever the end, and the report holds it.
+    /// Evaluates the cases. The table is printed whatever the end.
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let began = monotonic();
-        let junit = self.junit.as_deref().map(Junit::create).transpose()?;
-        let mut run = Run { out, json: options.json, junit, tally: Tally::default() };
+        let mut run = Run { out, json: options.json, tally: Tally::default() };
         let ended = self.evaluate(options, &mut run).await;
         let ended = ended.and_then(|()| Ok(run.tally.verdict(&lines::name(&self.file))?));
-        let Run { out, junit, tally, .. } = run;
+        let Run { out, tally, .. } = run;
         let shown = if options.json { Ok(()) } else { tally.write(out, began.elapsed(), Look::of_stdout()) };
-        let reported = junit.map_or(Ok(()), |junit| junit.finish(began.elapsed(), ended.as_ref().err()));
         // whether or not that can be told, the exit status is what the cases came to
-        ended.and(reported.map_err(CtlError::from)).and(shown.map_err(CtlError::from))
+        ended.and(shown.map_err(CtlError::from))
     }
 
     async fn evaluate(&self, options: &Options, run: &mut Run<'_>) -> Result<(), CtlError> {
@@ -93,7 +86,6 @@ impl Eval {
 struct Run<'a> {
     out: &'a mut dyn Write,
     json: bool,
-    junit: Option<Junit>,
     tally: Tally,
 }
 
@@ -101,9 +93,6 @@ impl Run<'_> {
     fn take(&mut self, outcome: Outcome) -> Result<(), RulesError> {
         if self.json {
             writeln!(self.out, "{}", harmless(&outcome.to_json())).map_err(RulesError::Output)?;
-        }
-        if let Some(junit) = &mut self.junit {
-            junit.add(&outcome)?;
         }
         self.tally.add(outcome);
         Ok(())
