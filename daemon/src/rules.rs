@@ -1,3 +1,3 @@
-//! Oracle-A.
+//! Oracle-A: handlers that check text against facts.
 
 pub mod api;

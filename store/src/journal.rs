@@ -77,6 +77,7 @@ impl Journal {
     pub fn open(options: Options) -> Result<(Self, Store), StoreError> {
         let (dir, facts_cache_bytes) = (options.dir.clone(), options.facts_cache_bytes);
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
+        let lock = Engine::lock(&dir)?;
         if Engine::is_new(&dir)
             && let Some(kept) = Files::any_kept(&dir)?
         {
@@ -85,7 +86,7 @@ impl Journal {
         }
         tracing::debug!("the store is being opened");
         let mark = Watermark::open(&dir)?;
-        let (engine, is_read_again) = Engine::open(options, mark.as_ref().map(|mark| mark.snapshot))?;
+        let (engine, is_read_again) = Engine::open(options, mark.as_ref().map(|mark| mark.snapshot), lock)?;
         let engine = Arc::new(engine);
         tracing::debug!("the database is open");
         let files = Files::open(&dir, facts_cache_bytes, engine.free().clone())?;
@@ -155,7 +156,7 @@ impl Journal {
         for record in group {
             let outcome = staged.add(record.borrow());
             outcomes.push(outcome.map_err(|error| self.fail(error, Mend::Reopening))?);
-            if staged.bytes() >= GROUP_BYTES {
+            if staged.held_bytes() >= GROUP_BYTES {
                 break;
             }
         }

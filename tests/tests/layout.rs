@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
-/// The modules below the root of each crate. Each imports only from those before it; those of one group are independent.
+/// The top folders of each crate. Each imports only from those before it; those of one group are independent.
 const ORDER: [(&str, &[&[&str]]); 4] = [
     ("domain", &[&["base"], &["ground"], &["verification"], &["rules"], &["verdict"], &["audit"]]),
     ("store", &[&["base"], &["audit"], &["ground", "verdict", "verification"], &["journal"]]),
@@ -43,8 +43,8 @@ type ModulePath = Vec<String>;
 /// The modules of a crate by their paths, without tests.
 struct Modules {
     files: BTreeMap<ModulePath, syn::File>,
-    /// What a module hands on by `pub use`: the path under which it is known, and where it is.
-    handed_on: BTreeMap<ModulePath, ModulePath>,
+    /// Re-exports: the public path, and the path of the definition.
+    re_exports: BTreeMap<ModulePath, ModulePath>,
 }
 
 impl Modules {
@@ -67,7 +67,7 @@ impl Modules {
             files.insert(path, syn::parse_file(&source).expect("it is Rust"));
         }
         assert!(files.len() > 10, "{folder} has sources");
-        let mut modules = Self { files, handed_on: BTreeMap::new() };
+        let mut modules = Self { files, re_exports: BTreeMap::new() };
         for (path, file) in &modules.files {
             for item in &file.items {
                 let Item::Use(item) = item else { continue };
@@ -78,7 +78,7 @@ impl Modules {
                     let Some(target) = modules.resolve(path, &names) else { continue };
                     let known_as = [path.as_slice(), &[alias]].concat();
                     if known_as != target {
-                        modules.handed_on.insert(known_as, target);
+                        modules.re_exports.insert(known_as, target);
                     }
                 }
             }
@@ -86,7 +86,7 @@ impl Modules {
         modules
     }
 
-    /// The path from the crate's root of what `names` means in `module`. `None` if it is of another crate.
+    /// Resolves `names`, used in `module`, to a path from the crate's root. `None` for another crate.
     fn resolve(&self, module: &[String], names: &[String]) -> Option<ModulePath> {
         let (first, mut rest) = names.split_first()?;
         let mut base = module.to_vec();
@@ -110,12 +110,12 @@ impl Modules {
     }
 
     /// The module in which the item at `path` is defined.
-    fn home(&self, path: ModulePath) -> ModulePath {
+    fn defining_module(&self, path: ModulePath) -> ModulePath {
         let mut path = path;
         // a chain of `pub use` has a few links
         for _ in 0..8 {
             let module = self.deepest(&path);
-            let Some(target) = path.get(..=module.len()).and_then(|known_as| self.handed_on.get(known_as))
+            let Some(target) = path.get(..=module.len()).and_then(|known_as| self.re_exports.get(known_as))
             else {
                 return module;
             };
@@ -130,20 +130,20 @@ impl Modules {
         prefixes.find(|prefix| self.files.contains_key(*prefix)).unwrap_or_default().to_vec()
     }
 
-    /// Each pair of a module and one that it needs.
-    fn needs(&self) -> BTreeSet<(ModulePath, ModulePath)> {
-        let mut needs = BTreeSet::new();
+    /// All pairs of a module and a module that it imports.
+    fn imports(&self) -> BTreeSet<(ModulePath, ModulePath)> {
+        let mut imports = BTreeSet::new();
         for (module, file) in &self.files {
             let mut names = Names { found: Vec::new() };
             names.visit_file(file);
             for path in names.found.iter().filter_map(|names| self.resolve(module, names)) {
-                let home = self.home(path);
-                if home != *module {
-                    needs.insert((module.clone(), home));
+                let defining_module = self.defining_module(path);
+                if defining_module != *module {
+                    imports.insert((module.clone(), defining_module));
                 }
             }
         }
-        needs
+        imports
     }
 }
 
@@ -160,7 +160,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Every path that a file names, apart from its tests and from what it only hands on.
+/// All paths that a file uses, without its tests.
 struct Names {
     found: Vec<Vec<String>>,
 }
@@ -173,7 +173,7 @@ impl<'ast> Visit<'ast> for Names {
     }
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
-        if matches!(item.vis, Visibility::Inherited) && !item.attrs.iter().any(is_for_tests) {
+        if !item.attrs.iter().any(is_for_tests) {
             self.found.extend(leaves(&item.tree).into_iter().map(|(names, _)| names));
         }
     }
@@ -184,6 +184,17 @@ impl<'ast> Visit<'ast> for Names {
         }
         visit::visit_path(self, path);
     }
+
+    fn visit_macro(&mut self, mac: &'ast syn::Macro) {
+        // the arguments of a macro are tokens, not paths
+        let tokens = mac.tokens.to_string().replace(" :: ", "::");
+        let is_of_path = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+        let words = tokens.split(|letter| !is_of_path(letter));
+        let paths =
+            words.filter(|word| ["crate::", "super::", "self::"].iter().any(|start| word.starts_with(start)));
+        self.found.extend(paths.map(|path| path.split("::").map(str::to_owned).collect()));
+        visit::visit_macro(self, mac);
+    }
 }
 
 fn is_for_tests(attribute: &Attribute) -> bool {
@@ -191,7 +202,7 @@ fn is_for_tests(attribute: &Attribute) -> bool {
         && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
 }
 
-/// The paths that a `use` names, each with the name under which it is known then.
+/// The paths in a `use`, each with its local name.
 fn leaves(tree: &UseTree) -> Vec<(Vec<String>, String)> {
     match tree {
         UseTree::Path(path) => {
@@ -214,7 +225,7 @@ fn leaves(tree: &UseTree) -> Vec<(Vec<String>, String)> {
     }
 }
 
-/// A feature that needs one after it could not be understood without it.
+/// An import of a later feature would make the earlier one depend on it.
 #[test]
 fn features_import_only_those_before_them() {
     for (folder, order) in ORDER {
@@ -224,10 +235,15 @@ fn features_import_only_those_before_them() {
             let found = order.iter().position(|group| group.contains(&first.as_str()));
             Some(found.unwrap_or_else(|| panic!("{folder}: {first} has no place in the order")))
         };
-        for (module, needed) in modules.needs() {
-            let (Some(from), Some(to)) = (position(&module), position(&needed)) else { continue };
-            let is_within = module.first() == needed.first();
-            assert!(is_within || to < from, "{folder}: {} imports {}", module.join("::"), needed.join("::"));
+        for (module, imported) in modules.imports() {
+            let (Some(from), Some(to)) = (position(&module), position(&imported)) else { continue };
+            let is_within = module.first() == imported.first();
+            assert!(
+                is_within || to < from,
+                "{folder}: {} imports {}",
+                module.join("::"),
+                imported.join("::")
+            );
         }
     }
 }
@@ -237,15 +253,15 @@ fn features_import_only_those_before_them() {
 fn modules_of_a_folder_do_not_import_each_other() {
     for (folder, _) in ORDER {
         let modules = Modules::of(folder);
-        let needs = modules.needs();
+        let imports = modules.imports();
         for parent in modules.files.keys() {
             let child = |module: &ModulePath| {
                 module.strip_prefix(parent.as_slice()).and_then(|rest| rest.first()).cloned()
             };
-            let siblings: BTreeSet<_> = needs
+            let siblings: BTreeSet<_> = imports
                 .iter()
-                .filter_map(|(module, needed)| Some((child(module)?, child(needed)?)))
-                .filter(|(module, needed)| module != needed)
+                .filter_map(|(module, imported)| Some((child(module)?, child(imported)?)))
+                .filter(|(module, imported)| module != imported)
                 .collect();
             let in_cycles = in_cycles(siblings);
             let parent = parent.join("::");
@@ -254,7 +270,7 @@ fn modules_of_a_folder_do_not_import_each_other() {
     }
 }
 
-/// What is left of `arrows` once those to modules that need nothing are taken away again and again.
+/// The imports that are in a cycle or lead to one: drops imports of modules that import nothing, until none is left.
 fn in_cycles(mut arrows: BTreeSet<(String, String)>) -> BTreeSet<(String, String)> {
     loop {
         let from: BTreeSet<_> = arrows.iter().map(|(from, _)| from.clone()).collect();
@@ -264,4 +280,20 @@ fn in_cycles(mut arrows: BTreeSet<(String, String)>) -> BTreeSet<(String, String
             return arrows;
         }
     }
+}
+
+/// Cargo compiles only the files that `main.rs` names.
+#[test]
+fn every_file_of_tests_is_compiled() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let main = fs::read_to_string(folder.join("main.rs")).expect("it is read");
+    let named: BTreeSet<_> = main
+        .lines()
+        .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
+        .map(str::to_owned)
+        .collect();
+    let files = rust_files(&folder).into_iter();
+    let files: BTreeSet<_> =
+        files.filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned())).collect();
+    assert_eq!(named, files.into_iter().filter(|file| file != "main").collect());
 }

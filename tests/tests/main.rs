@@ -1,4 +1,4 @@
-//! oracled from outside, as a process: one binary, so that it is linked once.
+//! End-to-end tests of the daemon process. They form one binary to save link time.
 
 #![allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 

@@ -131,7 +131,7 @@ impl From<ScanError> for QueryError {
     }
 }
 
-/// What the metrics count a query as.
+/// The outcome label of a query in the metrics.
 const fn outcome(error: Option<&QueryError>) -> QueryOutcome {
     match error {
         None => QueryOutcome::Answered,

@@ -1,4 +1,4 @@
-//! What is kept of the answers of live sources.
+//! Kept answers of live sources.
 
 use oracled_domain::verification::{CallOutcome, Envelope, KeptAnswer, KeptKey};
 use oracled_store::{Expect, RowKey, Store, StoreError, Write};

@@ -1,3 +1,3 @@
-//! On the control socket.
+//! Handlers of the audit log on the control socket.
 
 pub mod log;

@@ -72,10 +72,10 @@ pub enum CtlError {
         /// Why.
         cause: io::Error,
     },
-    /// The verb failed for a reason of its own.
+    /// An error that is specific to a verb.
     #[error("{message}")]
     Verb {
-        /// The reason.
+        /// The message.
         message: String,
         /// The exit code.
         exit_code: u8,

@@ -1,4 +1,4 @@
-//! On the routes' socket.
+//! Handlers of ground truth on the routes' socket.
 
 pub mod changes;
 pub mod query;

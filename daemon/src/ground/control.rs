@@ -1,4 +1,4 @@
-//! On the control socket.
+//! Handlers of ground truth on the control socket.
 
 pub mod adapter;
 pub mod freshness;

@@ -1,3 +1,3 @@
-//! On the routes' socket.
+//! Handlers of Oracle-A on the routes' socket.
 
 pub mod rules;

@@ -1,4 +1,4 @@
-//! On the routes' socket.
+//! Handlers of verdicts and sessions on the routes' socket.
 
 pub mod cache;
 pub mod crosscheck;

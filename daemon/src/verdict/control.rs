@@ -1,4 +1,4 @@
-//! On the control socket.
+//! Handlers of verdicts and sessions on the control socket.
 
 pub mod divergence;
 pub mod outbox;

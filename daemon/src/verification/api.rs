@@ -1,3 +1,3 @@
-//! On the routes' socket.
+//! Handlers of verification on the routes' socket.
 
 pub mod verify;

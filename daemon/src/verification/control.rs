@@ -1,4 +1,4 @@
-//! On the control socket.
+//! Handlers of verification on the control socket.
 
 pub mod execution;
 pub mod review;

@@ -54,7 +54,7 @@ pub struct HumanLock {
 }
 
 impl HumanLock {
-    /// Whether it is about this axis of what `workflow` is asked, be it still valid or not.
+    /// Whether the lock applies to `axis` of this question to `workflow`. Expired locks count too.
     pub(super) fn is_about(&self, workflow: &Workflow, question: &Question, axis: &str) -> bool {
         self.workflow_id == workflow.workflow_id
             && self.ontology == workflow.ontology

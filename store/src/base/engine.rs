@@ -8,7 +8,7 @@ use crate::base::panics::caught;
 use crate::base::rows::{Row, Table};
 use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::base::watermark::Counts;
-use database::{OpenDatabase, database_file, spare_files, unavailable};
+use database::{OpenDatabase, database_file, lock_state, spare_files, unavailable};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -107,6 +107,8 @@ pub(crate) struct Engine {
     room: Mutex<Room>,
     free: FreeSpace,
     reserve: Reserve,
+    /// Dropped last, when the database is closed.
+    _state_lock: File,
 }
 
 /// What was there when the database was opened, and how much of that has been replaced since.
@@ -123,23 +125,36 @@ impl Engine {
         !dir.join(DATABASE_DIR).exists()
     }
 
+    /// Takes the lock on the state directory `dir`, for [`Engine::open`]. What is read of the directory afterwards stays as it is.
+    ///
+    /// # Errors
+    /// `Locked` if another process keeps it for seconds.
+    pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
+        lock_state(dir)
+    }
+
     /// Opens or creates the database. What sled says of a damaged one, by error or by panic, is `Corrupt`.
     ///
     /// sled begins with the page table that its snapshot holds, and writes to the file as it opens. A snapshot that is
     /// damaged, or is not `known`, would thus be taken for the database: it is removed, and sled reads its whole file. The
     /// second value is whether it was.
-    pub(crate) fn open(options: Options, known: Option<SnapshotId>) -> Result<(Self, bool), StoreError> {
+    pub(crate) fn open(
+        options: Options,
+        known: Option<SnapshotId>,
+        state_lock: File,
+    ) -> Result<(Self, bool), StoreError> {
         let database = options.dir.join(DATABASE_DIR);
         let created = Self::is_new(&options.dir);
         fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
         let reserve = Reserve::new(&options.dir);
-        let mut opened = OpenDatabase::open(&options, known);
+        let mut removed = false;
+        let mut opened = OpenDatabase::open(&options, known, &mut removed);
         // sled writes a snapshot of its page table as it opens
         if opened.as_ref().is_err_and(StoreError::lacks_room) && reserve.release() {
             tracing::warn!("the disk is full: the space reserve is used to open the store");
-            opened = OpenDatabase::open(&options, known);
+            opened = OpenDatabase::open(&options, known, &mut removed);
         }
-        let (db, removed) = opened?;
+        let db = opened?;
         if created {
             let settings = database.join(SETTINGS_FILE);
             let synced = File::open(&settings).and_then(|file| file.sync_all());
@@ -160,6 +175,7 @@ impl Engine {
             room: Mutex::default(),
             free,
             reserve,
+            _state_lock: state_lock,
         };
         Ok((engine, removed))
     }
@@ -247,7 +263,7 @@ impl Engine {
         spare.clear();
         while_closed()?;
         // what this process has just closed needs no comparison
-        *guard = Some(OpenDatabase::open(&self.options, None)?.0);
+        *guard = Some(OpenDatabase::open(&self.options, None, &mut false)?);
         *spare = spare_files();
         Ok(())
     }

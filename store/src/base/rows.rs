@@ -148,7 +148,12 @@ pub(crate) fn get_readable(
     table: Table,
     name: &[u8],
 ) -> Result<Option<Row>, StoreError> {
-    Ok(read(db, dir, table, name)?.map(|(row, _)| row))
+    Ok(read(db, dir, table, name)?.map(|(row, missing)| {
+        if let Some(chunk) = missing {
+            tracing::error!(?table, name = %String::from_utf8_lossy(name), chunk, "a chunk of a row is missing");
+        }
+        row
+    }))
 }
 
 /// The row called `name`, and the number of its first missing chunk.

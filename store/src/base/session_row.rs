@@ -26,7 +26,7 @@ pub(crate) struct SessionRow {
 }
 
 impl SessionRow {
-    /// The part that `table` stands for: `Sessions` or `Verdicts`.
+    /// The part of `table`: `Sessions` or `Verdicts`.
     pub(crate) const fn part(&mut self, table: Table) -> &mut Option<Part> {
         match table {
             Table::Verdicts => &mut self.verdict,
@@ -48,7 +48,7 @@ impl SessionRow {
         let split = || {
             let ([session_revision, verdict_revision], rest) = split_revisions(bytes)?;
             let (length, rest) = rest.split_first_chunk()?;
-            // of a row that has lost a chunk, what is missing is found when the JSON is parsed
+            // if the row has lost a chunk, parsing the JSON reports it
             let (session, verdict) = rest.split_at(rest.len().min(u32::from_be_bytes(*length) as usize));
             let part = |revision, json: &[u8]| (revision > 0).then(|| Part { revision, json: json.to_vec() });
             Some(Self { session: part(session_revision, session), verdict: part(verdict_revision, verdict) })
@@ -57,7 +57,7 @@ impl SessionRow {
     }
 }
 
-/// The revision of the part of a session's row that `table` stands for, or 0; `start` is the start of the row's value.
+/// The revision of the part of `table` in the row of a session, or 0; `start` is the start of the row's value.
 pub(crate) fn part_revision(dir: &Path, table: Table, start: &[u8]) -> Result<u64, StoreError> {
     let ([session, verdict], _) = split_revisions(start).ok_or_else(|| cut(dir))?;
     Ok(if table == Table::Verdicts { verdict } else { session })

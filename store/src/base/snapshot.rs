@@ -39,7 +39,7 @@ pub(crate) fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Removes the snapshots that are damaged or not the `known` one; nothing is lost by that, since sled makes a new one out
-/// of the database. Whether there were any.
+/// of the database. Returns whether it removed any.
 pub(crate) fn remove_wrong_snapshot(database: &Path, known: SnapshotId) -> io::Result<bool> {
     let found = snapshots(database)?;
     let Some(newest) = found.last() else { return Ok(known != SnapshotId::default()) };

@@ -27,9 +27,11 @@ pub(crate) struct Staged<'a> {
     pub(crate) lines: Vec<u8>,
     /// The bytes of all rows beside the log's.
     row_bytes: usize,
-    /// Rows as they are behind the records staged so far.
+    /// The bytes of the rows that were read and are kept until the commit.
+    read_bytes: usize,
+    /// Rows after the records staged so far.
     rows: HashMap<(Table, Vec<u8>), Option<Head>>,
-    /// What is in the rows of sessions behind them.
+    /// The rows of sessions after the records staged so far.
     sessions: HashMap<Vec<u8>, SessionRow>,
     /// The sessions that a record has changed so far: a record with a session and its verdict writes their row once.
     changed_sessions: BTreeSet<Vec<u8>>,
@@ -48,6 +50,7 @@ impl<'a> Staged<'a> {
             tip,
             lines: Vec::new(),
             row_bytes: 0,
+            read_bytes: 0,
             rows: HashMap::new(),
             sessions: HashMap::new(),
             changed_sessions: BTreeSet::new(),
@@ -98,6 +101,11 @@ impl<'a> Staged<'a> {
         self.lines.len() + self.row_bytes
     }
 
+    /// The bytes that the group holds in memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes() + self.read_bytes
+    }
+
     fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {
         let row = write.row();
         let (table, name) = place(&row);
@@ -131,7 +139,7 @@ impl<'a> Staged<'a> {
         self.put(table, name, value, revision, before)
     }
 
-    /// Puts a session or a verdict in place of any other of its session, or takes it out.
+    /// Sets the session or the verdict in the row of a session; `None` removes it.
     fn set_part(
         &mut self,
         table: Table,
@@ -151,7 +159,7 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
-    /// Puts the row of a session as it is behind the records staged so far.
+    /// Writes the row of a session as it is after the records staged so far.
     fn put_session(&mut self, name: &[u8], revision: u64) -> Result<(), StoreError> {
         let row = self.session_row(name)?;
         let value = (*row != SessionRow::default()).then(|| row.to_bytes());
@@ -196,11 +204,12 @@ impl<'a> Staged<'a> {
             return Ok(());
         }
         let old = self.engine.with(|db| rows::get_readable(db, self.engine.dir(), table, name))?;
+        self.read_bytes += old.as_ref().map_or(0, |old| old.value.len());
         self.before.extend(old.map(|old| ((table, name.to_vec()), old)));
         Ok(())
     }
 
-    /// The revision of what `key` names, as it is behind the records staged so far.
+    /// The revision of `key` after the records staged so far.
     fn revision(&mut self, key: &RowKey) -> Result<Option<u64>, StoreError> {
         let (table, name) = place(key);
         if matches!(table, Table::Sessions | Table::Verdicts) {
@@ -209,7 +218,7 @@ impl<'a> Staged<'a> {
         Ok(self.row(table, &name)?.map(|(revision, _)| revision))
     }
 
-    /// The row of a session as it is behind the records staged so far.
+    /// The row of a session after the records staged so far.
     fn session_row(&mut self, name: &[u8]) -> Result<&mut SessionRow, StoreError> {
         let dir = self.engine.dir();
         match self.sessions.entry(name.to_vec()) {
@@ -217,13 +226,14 @@ impl<'a> Staged<'a> {
             Entry::Vacant(vacant) => {
                 // a damaged verdict or session must not keep others from being written
                 let row = self.engine.with(|db| rows::get_readable(db, dir, Table::Sessions, name))?;
+                self.read_bytes += row.as_ref().map_or(0, |row| row.value.len());
                 let row = row.map(|row| SessionRow::from_bytes(dir, &row.value)).transpose()?;
                 Ok(vacant.insert(row.unwrap_or_default()))
             }
         }
     }
 
-    /// A row as it is behind the records staged so far.
+    /// A row after the records staged so far.
     fn row(&self, table: Table, name: &[u8]) -> Result<Option<Head>, StoreError> {
         if let Some(staged) = self.rows.get(&(table, name.to_vec())) {
             return Ok(*staged);

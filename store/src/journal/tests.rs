@@ -1159,6 +1159,18 @@ fn wrong_snapshot_is_removed_although_the_database_is_locked_at_first() {
 }
 
 #[test]
+fn state_directory_in_use_is_locked_although_its_database_is_closed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(dir.path()));
+    // as while another process reopens its database
+    let state = File::open(dir.path()).expect("it is there");
+    state.lock().expect("it is free in the end");
+    assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
+    drop(state);
+    drop(open(dir.path()));
+}
+
+#[test]
 fn damaged_or_foreign_snapshot_is_removed_and_the_store_is_whole() {
     let (ours, other) =
         (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));

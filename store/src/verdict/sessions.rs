@@ -57,7 +57,7 @@ impl Tables {
         Ok(Some((value, revision)))
     }
 
-    /// Compares the text of a verdict with the SHA-256 that its session promises.
+    /// Compares the text of a verdict with the SHA-256 stored in its session.
     pub(crate) fn compare_text(
         &self,
         session_id: &SessionId,

@@ -30,7 +30,7 @@ pub(super) struct Eval {
 }
 
 impl Eval {
-    /// Evaluates the cases. The table is printed whatever the end.
+    /// Evaluates the cases. Prints the table even after an error.
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let began = monotonic();
         let mut run = Run { out, json: options.json, tally: Tally::default() };

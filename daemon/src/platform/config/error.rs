@@ -1,4 +1,4 @@
-//! What is wrong with a configuration.
+//! Errors of the configuration.
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]

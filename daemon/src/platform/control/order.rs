@@ -1,4 +1,4 @@
-//! What the control messages share.
+//! Helpers that the control handlers share.
 
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;

@@ -1,4 +1,4 @@
-//! What a failure to gather facts is to whoever asked.
+//! Maps errors of fact collection to problem documents.
 
 use super::ground::{MS_A_SECOND, of_query};
 use super::verification::of_verification;

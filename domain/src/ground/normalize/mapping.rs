@@ -60,7 +60,7 @@ impl Draft<'_> {
     }
 }
 
-/// The number that `draft` is.
+/// Parses `draft` as a number.
 pub(super) fn number(draft: Draft<'_>, path: &str) -> Result<Decimal, Rejection> {
     if let Draft::Typed(Typed::Number(number)) = draft {
         return Ok(number);

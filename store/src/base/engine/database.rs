@@ -27,13 +27,17 @@ pub(super) struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// The second value is whether a snapshot was removed because it is damaged or not the `known` one.
-    pub(super) fn open(options: &Options, known: Option<SnapshotId>) -> Result<(Self, bool), StoreError> {
-        let (db, removed) = open_sled(options, known)?;
+    /// Sets `removed` if a snapshot was removed because it is damaged or not the `known` one.
+    pub(super) fn open(
+        options: &Options,
+        known: Option<SnapshotId>,
+        removed: &mut bool,
+    ) -> Result<Self, StoreError> {
+        let db = open_sled(options, known, removed)?;
         let path = database_file(&options.dir);
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|source| StoreError::Io { path: path.clone(), source })?;
-        Ok((Self { db, file, path }, removed))
+        Ok(Self { db, file, path })
     }
 
     /// The file. Fails if the path now names another file, since the next start would not find this one.
@@ -65,30 +69,56 @@ pub(super) fn unavailable(error: &dyn std::error::Error) -> StoreError {
 
 /// Opens the database. Retries briefly if it is locked, since a thread of sled may still hold a database that was just
 /// closed.
-fn open_sled(options: &Options, known: Option<SnapshotId>) -> Result<(sled::Db, bool), StoreError> {
+fn open_sled(
+    options: &Options,
+    known: Option<SnapshotId>,
+    removed: &mut bool,
+) -> Result<sled::Db, StoreError> {
+    once_free(|| try_open_sled(options, known, removed))
+}
+
+/// Takes the lock on the state directory `dir`: one process has a store at a time, also while its database is reopened.
+pub(super) fn lock_state(dir: &Path) -> Result<File, StoreError> {
+    let io = |source| StoreError::Io { path: dir.to_owned(), source };
+    let file = File::open(dir).map_err(io)?;
+    once_free(|| match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    })?;
+    Ok(file)
+}
+
+/// Runs `open` until it does not return `Locked`, up to [`LOCK_ATTEMPTS`] times.
+fn once_free<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
     for _ in 0..LOCK_ATTEMPTS {
-        match try_open_sled(options, known) {
+        match open() {
             Err(StoreError::Locked { .. }) => thread::sleep(LOCK_PAUSE),
             opened => return opened,
         }
     }
-    try_open_sled(options, known)
+    open()
 }
 
-fn try_open_sled(options: &Options, known: Option<SnapshotId>) -> Result<(sled::Db, bool), StoreError> {
+fn try_open_sled(
+    options: &Options,
+    known: Option<SnapshotId>,
+    removed: &mut bool,
+) -> Result<sled::Db, StoreError> {
     let path = options.dir.join(DATABASE_DIR);
-    let removed = remove_unusable_files(options, &path, known)?;
+    // an attempt after one that removed a snapshot finds none
+    *removed |= remove_unusable_files(options, &path, known)?;
     let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
     match caught(|| config.open()) {
-        Ok(Ok(db)) => Ok((db, removed)),
+        Ok(Ok(db)) => Ok(db),
         Ok(Err(sled::Error::Io(error))) => Err(refused(options, path, error)),
         Ok(Err(error)) => Err(StoreError::damaged(&options.dir, &error)),
         Err(detail) => Err(StoreError::Corrupt { dir: options.dir.clone(), detail }),
     }
 }
 
-/// Removes the files that sled would take for whole ones of this database and that are not. The result is whether a
-/// snapshot that is not the `known` one was among them.
+/// Removes torn files, which sled would read as complete, and snapshots that are not the `known` one. Returns whether it
+/// removed such a snapshot.
 fn remove_unusable_files(
     options: &Options,
     database: &Path,
@@ -100,7 +130,8 @@ fn remove_unusable_files(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(io(error)),
     };
-    // sled takes the same lock; it is held until `file` is closed, and who else has the database open is left alone
+    // sled takes the same lock. It is held until `file` is closed, so that the files of a database that another process has
+    // open are not touched.
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { dir: options.dir.clone() }),
