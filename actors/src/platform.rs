@@ -1,4 +1,4 @@
-//! What every actor uses: supervision, doors, the clock, metrics.
+//! Shared by all actors: supervision, doors, the clock, metrics.
 
 pub mod caller;
 pub mod clock;

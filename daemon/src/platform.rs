@@ -1,4 +1,4 @@
-//! What every route needs: the listeners, configuration, problems, and the service that routes call.
+//! Shared by all routes: the listeners, configuration, problems, and the service that routes call.
 
 pub mod api;
 pub(crate) mod checking;

@@ -1,4 +1,4 @@
-//! What every feature uses: decimals, units, dates, digests, JSON.
+//! Shared by all features: decimals, units, dates, digests, JSON.
 
 pub mod blank;
 pub mod date;

@@ -2,7 +2,7 @@
 
 use crate::audit::log::{self, Tip};
 use crate::audit::mirror::Mirror;
-use crate::base::engine::{Engine, Options, Tables};
+use crate::base::engine::{Engine, Options, Tables, lock_state};
 use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::base::watermark::{Counts, Watermark};
@@ -77,7 +77,7 @@ impl Journal {
     pub fn open(options: Options) -> Result<(Self, Store), StoreError> {
         let (dir, facts_cache_bytes) = (options.dir.clone(), options.facts_cache_bytes);
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
-        let lock = Engine::lock(&dir)?;
+        let lock = lock_state(&dir)?;
         if Engine::is_new(&dir)
             && let Some(kept) = Files::any_kept(&dir)?
         {
@@ -197,7 +197,7 @@ impl Journal {
                 _ => {}
             }
         }
-        self.store.forget(changed.into_iter());
+        self.store.forget(&changed);
     }
 
     /// What the store holds.

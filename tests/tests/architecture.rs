@@ -15,20 +15,26 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).expect("what the rules speak of is there")
 }
 
+/// The Rust files in a folder and all folders below it.
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder is read") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
 /// Every source file of a crate, by its path from the root.
 fn sources(folder: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    let mut folders = vec![root().join(folder).join("src")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("the folder is read") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(root()).expect("it lies below").display().to_string();
-                found.insert(name, read(&path));
-            }
-        }
+    for path in rust_files(&root().join(folder).join("src")) {
+        let name = path.strip_prefix(root()).expect("it lies below").display().to_string();
+        found.insert(name, read(&path));
     }
     assert!(!found.is_empty(), "{folder} has sources");
     found

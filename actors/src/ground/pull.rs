@@ -95,7 +95,7 @@ pub struct Puller {
 }
 
 impl PullRequest {
-    /// What is asked for a pipeline, if it is one that pulls.
+    /// The request of `pipeline`. `None` if it does not pull.
     pub(super) fn of(pipeline: &IngestionPipeline, known: Validators) -> Option<Self> {
         let retrieval = &pipeline.retrieval;
         let endpoint = retrieval.endpoint.clone().filter(|_| retrieval.method.is_pull())?;

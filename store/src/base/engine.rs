@@ -8,7 +8,8 @@ use crate::base::panics::caught;
 use crate::base::rows::{Row, Table};
 use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::base::watermark::Counts;
-use database::{OpenDatabase, database_file, lock_state, spare_files, unavailable};
+pub(crate) use database::lock_state;
+use database::{OpenDatabase, database_file, spare_files, unavailable};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -123,14 +124,6 @@ impl Engine {
     /// Whether there is no database yet below the state directory `dir`.
     pub(crate) fn is_new(dir: &Path) -> bool {
         !dir.join(DATABASE_DIR).exists()
-    }
-
-    /// Takes the lock on the state directory `dir`, for [`Engine::open`]. What is read of the directory afterwards stays as it is.
-    ///
-    /// # Errors
-    /// `Locked` if another process keeps it for seconds.
-    pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
-        lock_state(dir)
     }
 
     /// Opens or creates the database. What sled says of a damaged one, by error or by panic, is `Corrupt`.

@@ -55,6 +55,13 @@ pub(crate) enum Table {
     Verdicts = b'v',
 }
 
+impl Table {
+    /// Whether its rows are parts of the rows of sessions.
+    pub(crate) const fn is_in_session_row(self) -> bool {
+        matches!(self, Self::Sessions | Self::Verdicts)
+    }
+}
+
 /// A key of `table`.
 pub(crate) fn key(table: Table, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = vec![table as u8];
@@ -79,6 +86,8 @@ fn chunk_key(table: Table, name: &[u8], chunk: u16) -> Vec<u8> {
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) revision: u64,
+    /// Its number of chunks, those that are missing included.
+    pub(crate) chunks: u16,
     pub(crate) value: Vec<u8>,
 }
 
@@ -182,7 +191,7 @@ fn read(
         if chunks > 1 && read(0)?.as_ref() != Some(&first) {
             continue;
         }
-        return Ok(Some((Row { revision, value }, missing)));
+        return Ok(Some((Row { revision, chunks, value }, missing)));
     }
     Err(StoreError::Unavailable { cause: "a row was replaced faster than it could be read".into() })
 }

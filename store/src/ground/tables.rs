@@ -57,15 +57,14 @@ impl Store {
     }
 
     /// Removes the cached views of the sources that were `changed`.
-    pub(crate) fn forget<'s>(&self, changed: impl Iterator<Item = &'s SourceId>) {
-        let mut changed = changed.peekable();
-        if changed.peek().is_none() {
+    pub(crate) fn forget(&self, changed: &[&SourceId]) {
+        if changed.is_empty() {
             return;
         }
         let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
         views.forgotten += 1;
         for oracle_id in changed {
-            views.open.remove(oracle_id);
+            views.open.remove(*oracle_id);
         }
     }
 
@@ -78,7 +77,7 @@ impl Store {
 
     /// Has a source's files opened anew by whoever asks next: others have taken their places.
     pub fn reopen(&self, oracle_id: &SourceId) {
-        self.forget(std::iter::once(oracle_id));
+        self.forget(&[oracle_id]);
     }
 
     /// The files of the ground-truth layer.

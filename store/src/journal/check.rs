@@ -229,7 +229,7 @@ impl Tables {
         entries: u64,
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<Option<u64>, StoreError> {
-        let of_session = matches!(table, Table::Sessions | Table::Verdicts);
+        let of_session = table.is_in_session_row();
         let (mut there, mut keys) = (0, rows::all(if of_session { Table::Sessions } else { table }));
         loop {
             let counted = self.read(|db, _| {

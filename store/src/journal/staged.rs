@@ -109,7 +109,7 @@ impl<'a> Staged<'a> {
     fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {
         let row = write.row();
         let (table, name) = place(&row);
-        if matches!(table, Table::Sessions | Table::Verdicts) {
+        if table.is_in_session_row() {
             return self.set_part(table, &name, write.value(), revision);
         }
         self.set(table, &name, write.value(), revision)?;
@@ -212,7 +212,7 @@ impl<'a> Staged<'a> {
     /// The revision of `key` after the records staged so far.
     fn revision(&mut self, key: &RowKey) -> Result<Option<u64>, StoreError> {
         let (table, name) = place(key);
-        if matches!(table, Table::Sessions | Table::Verdicts) {
+        if table.is_in_session_row() {
             return Ok(self.session_row(&name)?.part(table).as_ref().map(|part| part.revision));
         }
         Ok(self.row(table, &name)?.map(|(revision, _)| revision))
@@ -227,6 +227,8 @@ impl<'a> Staged<'a> {
                 // a damaged verdict or session must not keep others from being written
                 let row = self.engine.with(|db| rows::get_readable(db, dir, Table::Sessions, name))?;
                 self.read_bytes += row.as_ref().map_or(0, |row| row.value.len());
+                let head = row.as_ref().map(|row| (row.revision, row.chunks));
+                self.rows.insert((Table::Sessions, name.to_vec()), head);
                 let row = row.map(|row| SessionRow::from_bytes(dir, &row.value)).transpose()?;
                 Ok(vacant.insert(row.unwrap_or_default()))
             }

@@ -47,7 +47,7 @@ impl OpenEntry {
         self.entry.oracle_id = Some(oracle_id.clone());
     }
 
-    /// Notes that one record of this version was read, and how fresh it is if the answer says so.
+    /// Notes that one record of this version was read, with its freshness if the answer contains it.
     pub(super) fn read_record(&mut self, source_version: &str, freshness: Option<Answer>) {
         self.entry.data_version = Some(source_version.to_owned());
         self.entry.records_returned = 1;

@@ -16,7 +16,7 @@ pub(super) fn kept(session: &Session, revision: Option<u64>, now: Timestamp) -> 
     }
 }
 
-/// The entry of a session that was told of, as it is from then on.
+/// The entry of a session that was registered or changed.
 pub(super) fn registered(session: &Session, timestamp: Timestamp) -> Event {
     let label = session.original.as_ref().map(|original| original.verdict_label);
     Event::SessionRegistered {

@@ -78,7 +78,10 @@ fn open_sled(
 }
 
 /// Takes the lock on the state directory `dir`: one process has a store at a time, also while its database is reopened.
-pub(super) fn lock_state(dir: &Path) -> Result<File, StoreError> {
+///
+/// # Errors
+/// `Locked` if another process has it for [`LOCK_ATTEMPTS`] attempts.
+pub(crate) fn lock_state(dir: &Path) -> Result<File, StoreError> {
     let io = |source| StoreError::Io { path: dir.to_owned(), source };
     let file = File::open(dir).map_err(io)?;
     once_free(|| match file.try_lock() {
