@@ -7,7 +7,7 @@ use crate::ground::registry::{Decided, RegistryError, as_read};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::checked::SourceCheck;
 use oracled_store::ground::state::{Completed, SourceState};
 use oracled_store::ground::verify::{CheckProgress, Fault, Verified};
@@ -97,11 +97,9 @@ pub(super) async fn prune(
         versions,
         payloads: outcome.payloads.clone(),
         peer,
-        timestamp,
     };
-    shop.commit_files(&oracle_id, Event::SourcePruned(entry), |source| SourceState {
-        files: files.clone(),
-        ..source
+    shop.commit_files(&oracle_id, Event::new(timestamp, None, EventKind::SourcePruned(entry)), |source| {
+        SourceState { files: files.clone(), ..source }
     })
     .await?;
     shop.store.remove_replaced(&old)?;

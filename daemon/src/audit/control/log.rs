@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
-use oracled_domain::{Event, SessionId};
+use oracled_domain::{EventKind, SessionId};
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -122,8 +122,8 @@ fn understood(asked: Question) -> Result<LogQuery, Problem> {
     let Query(asked) = asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
     let session = asked.session.map(SessionId::try_from).transpose();
     let session = session.map_err(|error| Problem::InvalidSessionId(error.to_string()))?;
-    if let Some(event) = asked.event.as_deref().filter(|event| !Event::KINDS.contains(event)) {
-        let known = Event::KINDS.join(", ");
+    if let Some(event) = asked.event.as_deref().filter(|event| !EventKind::NAMES.contains(event)) {
+        let known = EventKind::NAMES.join(", ");
         return Err(Problem::InvalidRequest(format!("`{event}` is not an event; allowed: {known}")));
     }
     let limit = asked.limit.unwrap_or(LIMIT_DEFAULT);
