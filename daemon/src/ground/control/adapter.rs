@@ -2,10 +2,10 @@
 
 use super::source;
 use crate::platform::control::document::{Document, Registered, check_named};
-use crate::platform::control::order::{act, named};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
 use crate::platform::problem::ground::GroundProblem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};

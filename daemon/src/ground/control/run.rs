@@ -3,10 +3,9 @@
 use super::source;
 use crate::platform::api::request::Unasked;
 use crate::platform::control::document::Document;
-use crate::platform::control::order::act;
 use crate::platform::problem::Problem;
 use crate::platform::problem::ground::GroundProblem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};

@@ -1,9 +1,9 @@
 //! `/v1/reviews`: what persons are to decide, and have decided.
 
 use crate::platform::api::request::JsonBody;
-use crate::platform::control::order::{act, named};
+use crate::platform::control::order::named;
 use crate::platform::problem::{GroundProblem, Problem};
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
