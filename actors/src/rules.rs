@@ -17,7 +17,7 @@ use compiled::Compiled;
 use oracled_domain::audit::event::RulesEntry;
 use oracled_domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
 use oracled_domain::verdict::rules_gate::{Examination, examine};
-use oracled_domain::{Approved, Event};
+use oracled_domain::{Approved, Event, EventKind};
 use oracled_store::Record;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -157,7 +157,8 @@ async fn evaluate_all(
     }
     let now = clock.now();
     let entry = |(evaluation, case_id)| {
-        Event::RulesEvaluated(RulesEntry { case_id, ..RulesEntry::of(evaluation, None, now) })
+        let entry = RulesEntry { case_id, ..RulesEntry::of(evaluation, None) };
+        Event::new(now, None, EventKind::RulesEvaluated(entry))
     };
     let events = evaluations.iter().zip(ids).map(entry).collect();
     log.commit(Record { events, ..Record::default() }).await?;

@@ -11,7 +11,7 @@ pub mod rules;
 pub mod verdict;
 pub mod verification;
 
-pub use audit::event::{Caller, Event, Peer};
+pub use audit::event::{Caller, Event, EventKind, Peer};
 pub use base::digest::{Sha256Hex, Sha256Stream};
 pub use base::payload::Payload;
 pub use verdict::crosscheck::{Approved, Decision, Judgement, Reason, UnexpectedFields, judge, judge_with};

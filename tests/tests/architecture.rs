@@ -262,7 +262,7 @@ fn readme_names_every_configuration_key_event_and_problem_code() {
             assert!(readme.contains(&format!("`{key}`")), "the README does not name the key {key}");
         }
     }
-    for event in oracled_domain::Event::KINDS {
+    for event in oracled_domain::EventKind::NAMES {
         assert!(readme.contains(&format!("`{event}`")), "the README does not name the event {event}");
     }
     for code in ProblemCode::VARIANTS {

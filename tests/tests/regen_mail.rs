@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::{Answer, Client};
 use oracled_domain::verdict::divergence::DISCLAIMER;
 use oracled_domain::verdict::mail::Standing;
-use oracled_domain::{Event, Label, Mail, Tier};
+use oracled_domain::{Event, EventKind, Label, Mail, Tier};
 use oracled_store::{Journal, Options, Record, Write};
 use oracled_tests::load::field;
 use oracled_tests::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
@@ -217,12 +217,11 @@ fn pass_the_minute(world: &World) {
     let (mail, _) = store.mail(&standing.mail_id).expect("the store is read").expect("it is there");
     let next_attempt_at = standing.next_attempt_at.map(|at| at - SignedDuration::from_secs(60));
     let mail = Mail { standing: Standing { next_attempt_at, ..standing }, ..mail };
-    let passed = Event::ControlAction {
-        action: "pass".into(),
-        detail: "a minute".into(),
-        peer: None,
-        timestamp: Timestamp::now(),
-    };
+    let passed = Event::new(
+        Timestamp::now(),
+        None,
+        EventKind::ControlAction { action: "pass".into(), detail: "a minute".into(), peer: None },
+    );
     let writes = vec![Write::PutMail(Arc::new(mail))];
     let record = Record { events: vec![passed], writes, ..Record::default() };
     let committed = journal.commit(&[record]).expect("the disk takes it");

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::Method;
 use oracled_api::base::client::Client;
 use oracled_domain::verification::{Envelope, Inputs, decide};
-use oracled_domain::{Event, Sha256Hex};
+use oracled_domain::{Event, EventKind, Sha256Hex};
 use oracled_store::Record;
 use oracled_tests::ground::stopped;
 use oracled_tests::verification::{offices, register, several_years, workflow};
@@ -292,8 +292,13 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
     other.inputs.execution_id.clone_from(&other.execution_id);
     (other.envelope, other.envelope_sha256) = in_other_words(&other.inputs);
     for entry in [forged, other] {
-        let committed =
-            journal.commit(&[Record::from(Event::VerificationDecided(entry))]).expect("it is taken");
+        let committed = journal
+            .commit(&[Record::from(Event::new(
+                entry.envelope.decided_at,
+                None,
+                EventKind::VerificationDecided(entry),
+            ))])
+            .expect("it is taken");
         assert!(committed.iter().all(Result::is_ok), "{committed:?}");
     }
     drop((journal, store));

@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use oracled_domain::verdict::health::{
     self, Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused,
 };
-use oracled_domain::{Event, OracleId, Peer};
+use oracled_domain::{Event, EventKind, OracleId, Peer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -171,7 +171,7 @@ impl OracleHealth {
             CircuitAction::Probe => {
                 let (action, detail) = ("probe_oracle".to_owned(), oracle_id.to_string());
                 let peer = Some(*peer);
-                return Ok(Some(Event::ControlAction { action, detail, peer, timestamp: now }));
+                return Ok(Some(Event::new(now, None, EventKind::ControlAction { action, detail, peer })));
             }
         };
         Ok(change.map(|change| entry(oracle_id.clone(), change, Some(*peer), now)))
@@ -198,7 +198,11 @@ type Probing = (Arc<dyn Probe>, Lease, OwnedSemaphorePermit);
 
 fn entry(oracle_id: OracleId, change: Change, peer: Option<Peer>, timestamp: Timestamp) -> Event {
     let Change { from, to, cause, consecutive_failures } = change;
-    Event::OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer, timestamp }
+    Event::new(
+        timestamp,
+        None,
+        EventKind::OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer },
+    )
 }
 
 /// Has a change that has happened written down; nothing waits for that.

@@ -23,7 +23,7 @@ use crate::platform::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
 use crate::verdict::notifier::Notifier;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use bytes::Bytes;
-use oracled_domain::{Delivery, Event, Peer, SessionId};
+use oracled_domain::{Delivery, Event, EventKind, Peer, SessionId};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
@@ -150,12 +150,8 @@ async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<boo
         let Some((verdict_sha256, revision)) = store.verdict_for_removal(&session_id)? else {
             return Ok(false);
         };
-        let purged = Event::VerdictPurged {
-            session_id: session_id.clone(),
-            verdict_sha256,
-            peer,
-            timestamp: clock.now(),
-        };
+        let purged =
+            Event::new(clock.now(), session_id.clone(), EventKind::VerdictPurged { verdict_sha256, peer });
         let record = Record {
             expect: vec![Expect { row: RowKey::Verdict(session_id.clone()), revision: Some(revision) }],
             events: vec![purged],

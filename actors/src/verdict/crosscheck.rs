@@ -8,13 +8,13 @@ use crate::platform::metrics::{JudgedAs, Metrics};
 use crate::rules::{Examine, Rules, RulesError};
 use crate::verdict::cache::{Admission, Admit, Cache, CacheError, Cached, Made, Refuse};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use oracled_domain::audit::event::{RulesEntry, Severity};
+use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
 use oracled_domain::rules::{Check, Evaluation};
 use oracled_domain::verdict::rules_gate::Examination;
 use oracled_domain::verdict::session::{Email, Mismatch};
 use oracled_domain::{
-    Approved, Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier,
-    UnexpectedFields,
+    Approved, Decision, DivergenceCheck, Event, EventKind, GatePath, Judgement, Payload, Query, SessionId,
+    Tier, UnexpectedFields,
 };
 use oracled_store::Record;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -138,32 +138,31 @@ impl Delivery {
         let mut judged = vec![judged];
         let (approved, checked) = match check {
             None => (approved, None),
-            Some(check) => {
-                let verdict_of = (session_id.clone(), path);
-                match self.examine(approved, &check, verdict_of, &mut judged).await {
-                    Ok(Examination { outcome: Ok(approved), evaluation }) => {
-                        (approved, Some((check, evaluation.sha256)))
-                    }
-                    Ok(Examination { outcome: Err(_), evaluation }) => {
-                        let record = Made::record(made.as_ref(), judged);
-                        let refuse = Refuse { session_id, check, record: record.clone() };
-                        let refused = self.cache.ask(refuse).await;
-                        logged(refused, record, &self.log).await?;
-                        return Ok(Outcome::RefusedByRules(Box::new(evaluation)));
-                    }
-                    Err(error) => {
-                        judged.push(Event::CrosscheckError {
-                            session_id,
-                            path,
-                            level: Severity::Error,
-                            cause: error.to_string(),
-                            timestamp: self.clock.now(),
-                        });
-                        self.log.commit(Made::record(made.as_ref(), judged)).await?;
-                        return Err(error);
-                    }
+            Some(check) => match self.examine(approved, &check, &session_id, path, &mut judged).await {
+                Ok(Examination { outcome: Ok(approved), evaluation }) => {
+                    (approved, Some((check, evaluation.sha256)))
                 }
-            }
+                Ok(Examination { outcome: Err(_), evaluation }) => {
+                    let record = Made::record(made.as_ref(), judged);
+                    let refuse = Refuse { session_id, check, record: record.clone() };
+                    let refused = self.cache.ask(refuse).await;
+                    logged(refused, record, &self.log).await?;
+                    return Ok(Outcome::RefusedByRules(Box::new(evaluation)));
+                }
+                Err(error) => {
+                    judged.push(Event::new(
+                        self.clock.now(),
+                        session_id,
+                        EventKind::CrosscheckError {
+                            path,
+                            level: EventSeverity::Error,
+                            cause: error.to_string(),
+                        },
+                    ));
+                    self.log.commit(Made::record(made.as_ref(), judged)).await?;
+                    return Err(error);
+                }
+            },
         };
         let record = Made::record(made.as_ref(), judged.clone());
         let admit = Admit { approved, judged, session_id, query, customer_email, path, made, checked };
@@ -175,12 +174,13 @@ impl Delivery {
         &self,
         approved: Approved,
         check: &Arc<Check>,
-        verdict_of: (SessionId, GatePath),
+        session_id: &SessionId,
+        path: GatePath,
         judged: &mut Vec<Event>,
     ) -> Result<Examination, GateError> {
         let examination = self.rules.ask(Examine { approved, check: Arc::clone(check) }).await??;
-        let entry = RulesEntry::of(&examination.evaluation, Some(verdict_of), self.clock.now());
-        judged.push(Event::RulesEvaluated(entry));
+        let entry = EventKind::RulesEvaluated(RulesEntry::of(&examination.evaluation, Some(path)));
+        judged.push(Event::new(self.clock.now(), session_id.clone(), entry));
         Ok(examination)
     }
 }
@@ -237,13 +237,11 @@ impl Handler<Judge> for Crosscheck {
             Err(panic) => {
                 let cause = panic_message(&*panic);
                 let Judge { session_id, path, made, .. } = message;
-                let error = Event::CrosscheckError {
+                let error = Event::new(
+                    now,
                     session_id,
-                    path,
-                    level: Severity::Error,
-                    cause: cause.clone(),
-                    timestamp: now,
-                };
+                    EventKind::CrosscheckError { path, level: EventSeverity::Error, cause: cause.clone() },
+                );
                 return Box::pin(async move {
                     log.commit(Made::record(made.as_ref(), [error])).await?;
                     Err(GateError::Judging(cause))
@@ -253,7 +251,8 @@ impl Handler<Judge> for Crosscheck {
         let reason = judgement.decision.crosscheck_reason;
         self.metrics.coherence.observe(judgement.decision.coherence_score.max(0.0));
         self.metrics.judged.get_or_create(&JudgedAs::new(message.tier, message.path, reason)).inc();
-        let entry = Event::judged(&judgement, message.session_id.clone(), &message.query, message.path, now);
+        let entry = CrosscheckEntry::of(&judgement, &message.query, message.path);
+        let entry = Event::new(now, message.session_id.clone(), EventKind::TmmCrosscheck(entry));
         let (cache, rules, clock) = (self.cache.clone(), self.rules.clone(), self.clock.clone());
         Box::pin(Delivery { cache, rules, log, clock }.deliver(judgement, entry, message))
     }

@@ -10,7 +10,7 @@ use crate::platform::clock::Clock;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
-use oracled_domain::{Event, Generation, RegenAttempt, SessionId, Tier};
+use oracled_domain::{Event, EventKind, Generation, RegenAttempt, SessionId, Tier};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -201,7 +201,7 @@ async fn note(
         let (id, generation) = (session_id.clone(), generation.clone());
         let record = Record {
             expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision: before }],
-            events: vec![Event::RegenAttempted { session_id: id, tier, generation, timestamp: now }],
+            events: vec![Event::new(now, id, EventKind::RegenAttempted { tier, generation })],
             writes: vec![Write::PutRegen(RegenAttempt { session_id: session_id.clone(), attempted_at: now })],
             ..Record::default()
         };

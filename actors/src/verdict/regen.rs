@@ -25,11 +25,11 @@ use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
 use flight::Pilot;
-use oracled_domain::audit::event::Severity;
+use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::rules::Check;
 use oracled_domain::verdict::divergence::{VARIANCE_THRESHOLD, VARIANCE_WINDOW, Variance, VarianceWatch};
 use oracled_domain::verdict::session::Email;
-use oracled_domain::{DivergenceCheck, Event, Query, SessionId, Tier};
+use oracled_domain::{DivergenceCheck, Event, EventKind, Query, SessionId, Tier};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -176,12 +176,15 @@ impl Regen {
     fn escalate(&self, variance: Variance) {
         tracing::warn!(?variance, "regenerated verdicts differ from what was delivered");
         let (log, timestamp) = (self.log.clone(), self.pilot.clock.now());
-        let escalation = Event::InfrastructureVariance {
-            variance,
-            threshold: VARIANCE_THRESHOLD,
-            level: Severity::Escalation,
+        let escalation = Event::new(
             timestamp,
-        };
+            None,
+            EventKind::InfrastructureVariance {
+                variance,
+                threshold: VARIANCE_THRESHOLD,
+                level: EventSeverity::Escalation,
+            },
+        );
         // where that fails it stands in the service log, and the watch goes on saying so
         actix_rt::spawn(async move { drop(log.commit(escalation.into()).await) });
     }
@@ -201,7 +204,9 @@ fn remembered(store: &Store) -> Result<(VarianceWatch, bool), StoreError> {
         let lines = store.log(&newest("regen_divergence_check", limit))?;
         let mut watch = VarianceWatch::default();
         for line in &lines {
-            if let Ok(Event::RegenDivergenceCheck(check)) = serde_json::from_str(&line.json) {
+            if let Ok(Event { kind: EventKind::RegenDivergenceCheck(check), .. }) =
+                serde_json::from_str(&line.json)
+            {
                 watch.note(&check);
             }
         }

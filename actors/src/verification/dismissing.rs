@@ -7,7 +7,7 @@ use crate::ground::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::audit::event::verification::DismissalEntry;
 use oracled_domain::verification::review::{BadResolution, Dismissal, Dismissed, ReviewState};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, StoreError};
 use std::sync::Arc;
 
@@ -71,12 +71,15 @@ impl Verifier {
             verifier_id: peer.uid.to_string(),
             dismissed_at: now,
         });
-        Ok(case.recorded(Event::ReviewDismissed(DismissalEntry {
-            review_id: review_id.clone(),
-            reason: reason.to_owned(),
-            peer: *peer,
-            timestamp: now,
-        })))
+        Ok(case.recorded(Event::new(
+            now,
+            None,
+            EventKind::ReviewDismissed(DismissalEntry {
+                review_id: review_id.clone(),
+                reason: reason.to_owned(),
+                peer: *peer,
+            }),
+        )))
     }
 }
 

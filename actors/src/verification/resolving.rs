@@ -11,7 +11,7 @@ use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::verification::deviation::put_back;
 use oracled_domain::verification::review::{BadResolution, HeldAgainst, Resolution, Resolved, ReviewState};
 use oracled_domain::verification::{Baseline, HumanLock, Review, Subject};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use std::sync::Arc;
 
@@ -193,13 +193,16 @@ impl Word<'_> {
     }
 
     fn entry(&self, review: &Review, locks: Vec<HumanLock>) -> Event {
-        Event::ReviewResolved(ResolutionEntry {
-            review_id: review.review_id.clone(),
-            resolution: self.said_of(review),
-            locks,
-            peer: self.peer,
-            timestamp: self.now,
-        })
+        Event::new(
+            self.now,
+            None,
+            EventKind::ReviewResolved(ResolutionEntry {
+                review_id: review.review_id.clone(),
+                resolution: self.said_of(review),
+                locks,
+                peer: self.peer,
+            }),
+        )
     }
 
     /// As much of it as concerns `review`.

@@ -10,7 +10,7 @@ use oracled_domain::audit::event::verification::RevocationEntry;
 use oracled_domain::verification::HumanLock;
 use oracled_domain::verification::deviation::put_back;
 use oracled_domain::verification::review::{BadResolution, ReviewState, Revocation, Revoked};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, StoreError};
 use std::sync::Arc;
 
@@ -114,10 +114,9 @@ impl Verifier {
             reason: revoked.reason.clone(),
             locks,
             peer: *peer,
-            timestamp: now,
         };
         state.revoked = Some(revoked);
-        Ok(case.recorded(Event::ReviewRevoked(entry)))
+        Ok(case.recorded(Event::new(now, None, EventKind::ReviewRevoked(entry))))
     }
 }
 

@@ -17,10 +17,10 @@ use super::*;
 use crate::ground::registry::{Review, ReviewSource};
 use crate::testing::ground::PEER;
 use crate::testing::{Outside, World, with_world};
-use oracled_domain::Event;
 use oracled_domain::verification::envelope::Basis;
 use oracled_domain::verification::review::Resolution;
 use oracled_domain::verification::{CallOutcome, EnvelopeKind, Reason};
+use oracled_domain::{Event, EventKind};
 use oracled_store::LogQuery;
 use serde_json::json;
 use support::*;
@@ -177,7 +177,11 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
         let mut inputs = (*entry.inputs).clone();
         (inputs.execution_id, inputs.stage) =
             ("v-cut-off".into(), oracled_domain::verification::Stage::Delayed);
-        let mut record = oracled_store::Record::from(Event::VerificationDecided(entry.clone()));
+        let mut record = oracled_store::Record::from(Event::new(
+            entry.envelope.decided_at,
+            None,
+            EventKind::VerificationDecided(entry.clone()),
+        ));
         record.writes.push(oracled_store::Write::PutPending(Arc::new(inputs)));
         world.system.log.commit(record).await.expect("it is committed");
         let World { system, .. } = world.restarted(Outside::default()).await;

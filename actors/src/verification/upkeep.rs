@@ -2,10 +2,10 @@
 
 use super::{Verifier, VerifyError};
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::Event;
 use oracled_domain::audit::event::verification::KeptRemovedEntry;
 use oracled_domain::verification::adapter::Ready;
 use oracled_domain::verification::{Candidate, KeptAnswer, KeptKey};
+use oracled_domain::{Event, EventKind};
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ impl Verifier {
                 }
             }
             if !record.writes.is_empty() {
-                let entry = KeptRemovedEntry { count: record.writes.len() as u64, timestamp: now };
-                record.events.push(Event::KeptAnswersRemoved(entry));
+                let entry = KeptRemovedEntry { count: record.writes.len() as u64 };
+                record.events.push(Event::new(now, None, EventKind::KeptAnswersRemoved(entry)));
                 self.doors.log.commit(record).await?;
             }
             after = page.next;

@@ -10,7 +10,7 @@ use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::audit::LogLimit;
 use oracled_api::base::client::{Client, ClientError};
-use oracled_domain::Event;
+use oracled_domain::EventKind;
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ pub(crate) struct Log {
     #[arg(long, value_name = "ID")]
     request: Option<String>,
     /// Only events of this name
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Event::KINDS))]
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(EventKind::NAMES))]
     event: Option<String>,
     /// Only entries since then: a time such as 2026-11-20T10:00:00Z, or how long ago, such as 90s, 15m, 2h, 7d
     #[arg(long, value_name = "TIME")]

@@ -7,8 +7,7 @@ pub use table::{Cell, DivergenceTable};
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::Generation;
 use crate::verdict::label::{Label, Tier};
-use crate::verdict::session::{Original, SessionId};
-use jiff::Timestamp;
+use crate::verdict::session::Original;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -104,8 +103,6 @@ impl<'de> Deserialize<'de> for OriginalLabel {
 /// asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DivergenceCheck {
-    /// Whose verdict.
-    pub session_id: SessionId,
     /// Of which tier.
     pub tier: Tier,
     /// The verdict that was delivered first.
@@ -125,15 +122,11 @@ pub struct DivergenceCheck {
     pub prompt_changed: Option<bool>,
     /// Whether the original was made with other settings; null where that is not known.
     pub settings_changed: Option<bool>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// The verdict that comes in the place of a lost one, and is held against the original.
 #[derive(Debug)]
 pub struct Regenerated<'r> {
-    /// Whose.
-    pub session_id: &'r SessionId,
     /// Of which tier.
     pub tier: Tier,
     /// Its label.
@@ -145,15 +138,14 @@ pub struct Regenerated<'r> {
 }
 
 impl DivergenceCheck {
-    /// Holds `regenerated` against `original`, at `at`.
+    /// Compares `regenerated` with `original`.
     #[must_use]
-    pub fn of(original: Option<&Original>, regenerated: &Regenerated<'_>, at: Timestamp) -> Self {
+    pub fn of(original: Option<&Original>, regenerated: &Regenerated<'_>) -> Self {
         let label = original.map(|original| original.verdict_label);
         let level = label.map(|label| DivergenceLevel::between(label, regenerated.label));
         let first = original.and_then(|original| original.generation.as_ref());
         let made = first.zip(regenerated.generation);
         Self {
-            session_id: regenerated.session_id.clone(),
             tier: regenerated.tier,
             original_verdict: OriginalLabel(label),
             regen_verdict: regenerated.label,
@@ -165,7 +157,6 @@ impl DivergenceCheck {
                 .map(|(first, again)| first.prompt_sha256 != again.prompt_sha256)
                 .or_else(|| (regenerated.path == GatePath::Regen).then_some(true)),
             settings_changed: made.map(|(first, again)| first.settings != again.settings),
-            timestamp: at,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::platform::caller::carried;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::run::{Run, RunCounts, RunDecision, RunState, UndoneRun, undo_run_id};
 use oracled_domain::ground::timeline::Release;
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::staging::{Staged, Staging};
 use oracled_store::ground::view::SourceView;
 use std::sync::Arc;
@@ -50,9 +50,13 @@ pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
             shop.held(&run.run_id)?;
             (run.number, run.invalidation_count) = (source.next_number(), source.invalidation_count);
             let timestamp = shop.clock.now();
-            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer), timestamp };
+            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer) };
             let source = source.with_attempt(&run.run_id);
-            Ok(Changed { source, run: run.clone(), events: vec![Event::IngestionStarted(entry)] })
+            Ok(Changed {
+                source,
+                run: run.clone(),
+                events: vec![Event::new(timestamp, None, EventKind::IngestionStarted(entry))],
+            })
         })
     });
     begun.await?;
@@ -128,8 +132,12 @@ pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Ingesti
             let files = source.files.clone();
             let completed = completed(&run, release.clone(), staged.rows.clone());
             let source = source.with_completed(completed, Vec::new(), files);
-            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer), timestamp: now };
-            Ok(Changed { source, run: run.clone(), events: vec![Event::IngestionEnded(entry)] })
+            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer) };
+            Ok(Changed {
+                source,
+                run: run.clone(),
+                events: vec![Event::new(now, None, EventKind::IngestionEnded(entry))],
+            })
         })
     });
     let committed = committed.await;

@@ -13,7 +13,7 @@ use oracled_domain::ground::run::GateBreach;
 use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunState};
 use oracled_domain::ground::timeline::Release;
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::staging::Staged;
 use oracled_store::ground::state::{Completed, SourceState};
 use std::time::Duration;
@@ -128,8 +128,12 @@ impl Shop {
                     }
                     None => source,
                 };
-                let entry = RunEntry { run: Box::new(run.clone()), peer: None, timestamp: now };
-                Ok(Changed { source, run: run.clone(), events: vec![Event::IngestionEnded(entry)] })
+                let entry = RunEntry { run: Box::new(run.clone()), peer: None };
+                Ok(Changed {
+                    source,
+                    run: run.clone(),
+                    events: vec![Event::new(now, None, EventKind::IngestionEnded(entry))],
+                })
             })
         });
         let is_ours = match ended.await {
@@ -207,8 +211,8 @@ impl Shop {
     ) -> Result<Decided<()>, IngestionError> {
         let timestamp = run.ended_at.unwrap_or(run.started_at);
         changed(desk, &run.oracle_id, |source| {
-            let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp };
-            let mut events = vec![Event::IngestionEnded(entry)];
+            let entry = RunEntry { run: Box::new(run.clone()), peer };
+            let mut events = vec![Event::new(timestamp, None, EventKind::IngestionEnded(entry))];
             let mut source = match run.state {
                 RunState::Held => source.with_held(&run.run_id),
                 _ => source.with_attempt(&run.run_id),
@@ -217,13 +221,16 @@ impl Shop {
             if is_lost && run.source_url.is_some() && self.heeds_versions(&source) {
                 // the source has a newer version, which is not visible
                 source = source.invalidated(timestamp);
-                events.push(Event::SourceInvalidated(InvalidationEntry {
-                    oracle_id: run.oracle_id.clone(),
-                    trigger: InvalidationCause::VersionChange,
-                    detail: format!("run {} of a newer version is {}", run.run_id, run.state.as_str()),
-                    peer: None,
+                events.push(Event::new(
                     timestamp,
-                }));
+                    None,
+                    EventKind::SourceInvalidated(InvalidationEntry {
+                        oracle_id: run.oracle_id.clone(),
+                        trigger: InvalidationCause::VersionChange,
+                        detail: format!("run {} of a newer version is {}", run.run_id, run.state.as_str()),
+                        peer: None,
+                    }),
+                ));
             }
             Ok(Changed { source, run: run.clone(), events })
         })

@@ -14,7 +14,7 @@ use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::is_version;
 use oracled_domain::ground::run::{Run, RunCounts, RunInput, RunState, split_record_id};
 use oracled_domain::ground::timeline::Release;
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::state::{Completed, SourceState};
 use oracled_store::{Record, RowKey, StoreError, Write};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     }
     let desk = shop.desk();
     let begun = desk.change_or(|desk| {
-        let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp: run.started_at };
+        let entry = RunEntry { run: Box::new(run.clone()), peer };
         changed(desk, &run.oracle_id, |source| {
             let registration = &source.entry.registration;
             if (&registration.ontology, registration.snapshot) != (&run.input.ontology, run.snapshot) {
@@ -81,7 +81,7 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
             Ok(Changed {
                 source: source.with_attempt(&run.run_id),
                 run: run.clone(),
-                events: vec![Event::IngestionStarted(entry)],
+                events: vec![Event::new(run.started_at, None, EventKind::IngestionStarted(entry))],
             })
         })
     });

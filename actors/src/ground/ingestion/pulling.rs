@@ -15,11 +15,13 @@ use crate::ground::pull::{Answer, PullError, PullRequest, Pulled, Validators};
 use crate::ground::registry::{Confirmation, Decided, Ready, RegistryError, as_read};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use oracled_domain::audit::event::ground::{ConfirmationCause, PullEnd, PullEntry, PullFailure};
+use oracled_domain::audit::event::ground::{
+    ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry,
+};
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::pipeline::{LastPull, RegisteredPipeline};
 use oracled_domain::ground::run::{Run, RunState};
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::archive::Archived;
 use oracled_store::{Record, RowKey, Write};
 use refresh::Refreshing;
@@ -101,20 +103,33 @@ pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome,
     let _place = shop.pulls.place(&wanted.pipeline_id)?;
     let Wanted { pipeline_id, requested_by, peer } = wanted.clone();
     let began_at = shop.clock.now();
-    let entry = PullEntry { pipeline_id, requested_by, peer, timestamp: began_at };
-    shop.note_pull(&wanted, LastPull { began_at, ended_at: None }, Event::PullStarted(entry)).await?;
+    let entry = PullStartedEntry { pipeline_id, requested_by, peer };
+    shop.note_pull(
+        &wanted,
+        LastPull { began_at, ended_at: None },
+        Event::new(began_at, None, EventKind::PullStarted(entry)),
+    )
+    .await?;
     let pulled = try_pull(Arc::clone(&shop), &wanted).await;
     let Wanted { pipeline_id, requested_by, peer } = wanted.clone();
     let timestamp = shop.clock.now();
     let event = match &pulled {
         Ok(outcome) => {
             let run_id = outcome.run().map(|run| run.run_id.clone());
-            Event::PullEnded(PullEnd { pipeline_id, requested_by, run_id, peer, timestamp })
+            Event::new(
+                timestamp,
+                None,
+                EventKind::PullEnded(PullEndedEntry { pipeline_id, requested_by, run_id, peer }),
+            )
         }
         Err(error) => {
             shop.metrics.ingesting.pull_failed();
             let cause = error.to_string();
-            Event::PullFailed(PullFailure { pipeline_id, requested_by, cause, peer, timestamp })
+            Event::new(
+                timestamp,
+                None,
+                EventKind::PullFailed(PullFailedEntry { pipeline_id, requested_by, cause, peer }),
+            )
         }
     };
     shop.note_pull(&wanted, LastPull { began_at, ended_at: Some(timestamp) }, event).await?;

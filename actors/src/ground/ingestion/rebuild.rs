@@ -8,7 +8,7 @@ use crate::ground::registry::RegistryError;
 use oracled_domain::audit::event::ground::RebuildEntry;
 use oracled_domain::ground::check::RebuildOutcome;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::ground::payloads::Unreadable;
 use oracled_store::ground::rebuild::{RebuildError, Rebuilding, Step};
 use oracled_store::ground::staging::Staging;
@@ -39,9 +39,12 @@ pub(super) async fn rebuild(
     let RebuildOutcome { runs, prunings, files, .. } = outcome.clone();
     tracing::info!(%oracle_id, runs, prunings, files = files.len(), "damaged files were made anew");
     let timestamp = shop.clock.now();
-    let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer, timestamp };
+    let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer };
     // the source is what it was: whoever has its damaged files open lets go of them
-    shop.commit_files(&oracle_id, Event::SourceRebuilt(entry), |source| source).await?;
+    shop.commit_files(&oracle_id, Event::new(timestamp, None, EventKind::SourceRebuilt(entry)), |source| {
+        source
+    })
+    .await?;
     Ok(outcome)
 }
 

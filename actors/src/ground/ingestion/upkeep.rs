@@ -12,7 +12,7 @@ use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::check::VerifiedRun;
 use oracled_domain::ground::check::VerifiedSource;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::state::{Completed, SourceState};
 use oracled_store::ground::verify::{Fault, Verified};
 use oracled_store::ground::view::SourceView;
@@ -55,11 +55,9 @@ pub(super) async fn prune(
         versions,
         payloads: outcome.payloads.clone(),
         peer,
-        timestamp,
     };
-    shop.commit_files(&oracle_id, Event::SourcePruned(entry), |source| SourceState {
-        files: files.clone(),
-        ..source
+    shop.commit_files(&oracle_id, Event::new(timestamp, None, EventKind::SourcePruned(entry)), |source| {
+        SourceState { files: files.clone(), ..source }
     })
     .await?;
     shop.store.remove_replaced(&old)?;

@@ -7,7 +7,7 @@ use oracled_domain::audit::event::ground::AdapterEntry;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::{AdapterId, Registration};
 use oracled_domain::verification::adapter::{Adapter, RegisteredAdapter};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, RowKey, Write};
 use std::sync::Arc;
 
@@ -67,13 +67,12 @@ impl Desk {
             adapter_sha256,
             adapter: Box::new(adapter.clone()),
             peer,
-            timestamp,
         };
         let mut expect = as_read(RowKey::Source(oracle_id.clone()), Some(source_revision));
         expect.extend(as_read(RowKey::Adapter(oracle_id.clone()), revision));
         let record = Record {
             expect,
-            events: vec![Event::AdapterRegistered(entry)],
+            events: vec![Event::new(timestamp, None, EventKind::AdapterRegistered(entry))],
             writes: vec![Write::PutAdapter(Arc::new(registered.clone()))],
             ..Record::default()
         };

@@ -4,7 +4,7 @@ use super::{Decided, Desk, Registry, RegistryError, as_read};
 use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::audit::event::ground::{ConfirmationCause, ConfirmationEntry};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, RowKey, Write};
 use std::sync::Arc;
 
@@ -46,18 +46,18 @@ impl Desk {
             let Some(invalidated_at) = state.stale_since().filter(|_| is_last) else {
                 return Ok(Decided::Already(()));
             };
+            let timestamp = desk.clock.now();
             let entry = ConfirmationEntry {
                 oracle_id: oracle_id.clone(),
                 invalidated_at,
                 confirmed_by,
                 detail: detail.clone(),
                 peer,
-                timestamp: desk.clock.now(),
             };
-            let state = state.confirmed(entry.timestamp);
+            let state = state.confirmed(timestamp);
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
-                events: vec![Event::SourceConfirmed(entry)],
+                events: vec![Event::new(timestamp, None, EventKind::SourceConfirmed(entry))],
                 writes: vec![Write::PutSource(Arc::new(state))],
                 ..Record::default()
             };

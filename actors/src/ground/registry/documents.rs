@@ -9,7 +9,7 @@ use oracled_domain::audit::event::ground::{OntologyEntry, PipelineEntry};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
 use oracled_domain::ground::source::AdapterId;
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, RowKey, Write};
 use std::sync::Arc;
 
@@ -58,10 +58,10 @@ impl Desk {
                     None => {}
                 }
                 let (sha256, timestamp) = (ontology.digest(), desk.clock.now());
-                let entry = OntologyEntry { ontology: reference.clone(), sha256, peer, timestamp };
+                let entry = OntologyEntry { ontology: reference.clone(), sha256, peer };
                 let record = Record {
                     expect: as_read(RowKey::Ontology(reference.clone()), None),
-                    events: vec![Event::OntologyRegistered(entry)],
+                    events: vec![Event::new(timestamp, None, EventKind::OntologyRegistered(entry))],
                     writes: vec![Write::PutOntology(Arc::new(ontology.clone()))],
                     ..Record::default()
                 };
@@ -115,11 +115,10 @@ impl Desk {
                     before_sha256: known.map(|(known, _)| known.pipeline_sha256),
                     pipeline_sha256: digest.clone(),
                     peer,
-                    timestamp,
                 };
                 let record = Record {
                     expect: as_read(RowKey::Pipeline(pipeline_id.clone()), revision),
-                    events: vec![Event::PipelineRegistered(entry)],
+                    events: vec![Event::new(timestamp, None, EventKind::PipelineRegistered(entry))],
                     writes: vec![
                         Write::PutDefinition(Arc::clone(&definition)),
                         Write::PutPipeline(registered.clone()),

@@ -10,7 +10,7 @@ use oracled_domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::RunState;
 use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::ground::state::SourceState;
 use oracled_store::{Record, RowKey, Write};
 use std::sync::Arc;
@@ -155,11 +155,10 @@ impl Desk {
             before: before.map(|before| Box::new(before.without_history())),
             after: Box::new(state.entry.without_history()),
             peer,
-            timestamp: self.clock.now(),
         };
         Record {
             expect: as_read(RowKey::Source(oracle_id), revision),
-            events: vec![Event::SourceChanged(entry)],
+            events: vec![Event::new(self.clock.now(), None, EventKind::SourceChanged(entry))],
             writes: vec![Write::PutSource(Arc::new(state))],
             ..Record::default()
         }
@@ -183,12 +182,11 @@ impl Desk {
                     before: state.policy.clone(),
                     after: policy.clone(),
                     peer,
-                    timestamp: desk.clock.now(),
                 };
                 let state = SourceState { policy: Some(policy.clone()), ..state };
                 let record = Record {
                     expect: as_read(RowKey::Source(policy.oracle_id.clone()), Some(revision)),
-                    events: vec![Event::FreshnessPolicySet(entry)],
+                    events: vec![Event::new(desk.clock.now(), None, EventKind::FreshnessPolicySet(entry))],
                     writes: vec![Write::PutSource(Arc::new(state))],
                     ..Record::default()
                 };
@@ -219,11 +217,11 @@ impl Desk {
             }
             let timestamp = desk.clock.now();
             let (id, detail) = (oracle_id.clone(), detail.clone());
-            let entry = InvalidationEntry { oracle_id: id, trigger, detail, peer: Some(peer), timestamp };
+            let entry = InvalidationEntry { oracle_id: id, trigger, detail, peer: Some(peer) };
             let state = state.invalidated(timestamp);
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
-                events: vec![Event::SourceInvalidated(entry)],
+                events: vec![Event::new(timestamp, None, EventKind::SourceInvalidated(entry))],
                 writes: vec![Write::PutSource(Arc::new(state))],
                 ..Record::default()
             };

@@ -5,10 +5,10 @@ use crate::ground::ingestion::tests::OLD;
 use crate::system::System;
 use crate::testing::ground::{PEER, document, ingested, population};
 use crate::testing::{World, with_world};
-use oracled_domain::Event;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::run::{Run, RunState};
 use oracled_domain::ground::source::Registration;
+use oracled_domain::{Event, EventKind};
 use oracled_store::{RowKey, Write};
 use serde_json::{Value as Json, json};
 
@@ -60,10 +60,10 @@ fn a_run_that_goes_on_counts_as_the_records_that_it_will_bring() {
         let (run, revision) = system.store.run(&failed.run_id).expect("it is read").expect("it is there");
         let goes_on = Run { state: RunState::Running, ..run };
         let run = Box::new(goes_on.clone());
-        let entry = RunEntry { run, peer: Some(PEER), timestamp: failed.started_at };
+        let entry = RunEntry { run, peer: Some(PEER) };
         let record = Record {
             expect: as_read(RowKey::Run(failed.run_id.clone()), Some(revision)),
-            events: vec![Event::IngestionStarted(entry)],
+            events: vec![Event::new(failed.started_at, None, EventKind::IngestionStarted(entry))],
             writes: vec![Write::PutRun(Arc::new(goes_on))],
             ..Record::default()
         };

@@ -7,7 +7,7 @@ use oracled_domain::audit::event::verification::WorkflowEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::Registration;
 use oracled_domain::verification::workflow::{RegisteredWorkflow, Workflow};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::ground::state::SourceState;
 use oracled_store::{Expect, Record, RowKey, Store, Write};
 use std::collections::BTreeSet;
@@ -80,14 +80,17 @@ impl Desk {
             workflow_sha256,
             workflow: Box::new(workflow.clone()),
             peer,
-            timestamp,
         };
         expect.extend(as_read(RowKey::Workflow(workflow_id.clone()), revision));
         // as they are: whoever describes one otherwise at this moment does not know of the workflow, and is to decide once more
         let mut writes: Vec<_> = oracles.into_iter().map(|state| Write::PutSource(Arc::new(state))).collect();
         writes.push(Write::PutWorkflow(Arc::new(registered.clone())));
-        let record =
-            Record { expect, events: vec![Event::WorkflowRegistered(entry)], writes, ..Record::default() };
+        let record = Record {
+            expect,
+            events: vec![Event::new(timestamp, None, EventKind::WorkflowRegistered(entry))],
+            writes,
+            ..Record::default()
+        };
         Ok(Decided::Change(registered, record))
     }
 

@@ -3,7 +3,7 @@
 use super::{Word, counters, pairs};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::interaction::{PERMANENT_STATUSES, Status};
-use oracled_domain::{DivergenceCheck, DivergenceLevel, GatePath, Interaction, Label};
+use oracled_domain::{DivergenceCheck, DivergenceLevel, Event, EventKind, GatePath, Label};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -157,8 +157,9 @@ impl Making {
     }
 
     /// Counts the attempts of one call of the model.
-    pub(crate) fn called(&self, attempts: &[Interaction]) {
-        for interaction in attempts {
+    pub(crate) fn called(&self, attempts: &[Event]) {
+        for attempt in attempts {
+            let EventKind::OracleInteraction(interaction) = &attempt.kind else { continue };
             self.attempts.get_or_create(&AttemptAs::new(interaction.path, interaction.status)).inc();
             self.retries.inc_by(u64::from(interaction.attempt > 1));
             self.attempt_seconds.observe(interaction.latency_ms as f64 / 1000.0);

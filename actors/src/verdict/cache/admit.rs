@@ -18,7 +18,7 @@ use oracled_domain::verdict::divergence::{DivergenceLevel, Regenerated};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::session::{Email, Mismatch, Original};
 use oracled_domain::{
-    Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Mail, MailId, Query,
+    Approved, Delivery, DivergenceCheck, Event, EventKind, GatePath, Generation, Mail, MailId, Query,
     Session, SessionId, Sha256Hex,
 };
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
@@ -59,14 +59,14 @@ impl Admit {
 pub struct Made {
     /// The prompt and the settings.
     pub generation: Generation,
-    /// What the model was asked, as the log keeps it.
-    pub interactions: Vec<Interaction>,
+    /// The attempts to call the model.
+    pub interactions: Vec<Event>,
 }
 
 impl Made {
     /// The entries that tell how `made` was made.
     fn entries(made: Option<&Self>) -> impl Iterator<Item = Event> {
-        made.into_iter().flat_map(|made| made.interactions.iter().cloned().map(Event::OracleInteraction))
+        made.into_iter().flat_map(|made| made.interactions.iter().cloned())
     }
 
     /// A record of these entries, and behind them what came of it.
@@ -179,7 +179,7 @@ fn delivered(
     // reading regenerates a verdict, and delivers none
     let first = *path != GatePath::Regen && known.is_none_or(|session| session.delivered_sha256.is_none());
     let session = session_after(admit, known, first, now);
-    let check = comparison(admit, original, now);
+    let check = comparison(admit, original);
     let delivery = Arc::new(Delivery {
         session_id: session_id.clone(),
         query: query.clone(),
@@ -192,7 +192,8 @@ fn delivered(
     events.extend(judged.clone());
     events.push(cached(approved, &session, *path, now));
     events.extend(address_change(store, known, &session, now)?);
-    events.extend(check.clone().map(Event::RegenDivergenceCheck));
+    let compared = check.clone().map(EventKind::RegenDivergenceCheck);
+    events.extend(compared.map(|kind| Event::new(now, session_id.clone(), kind)));
     let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
     let to = session.customer_email.clone().filter(|_| mails);
     let mut mail_id = None;
@@ -215,15 +216,15 @@ fn delivered(
 
 /// What there is to compare: a regenerated verdict, and one that is handed in over a lost one, with the first. The first
 /// itself, handed in again, takes its own place.
-fn comparison(admit: &Admit, original: Option<&Original>, now: Timestamp) -> Option<DivergenceCheck> {
-    let Admit { approved, session_id, path, made, .. } = admit;
+fn comparison(admit: &Admit, original: Option<&Original>) -> Option<DivergenceCheck> {
+    let Admit { approved, path, made, .. } = admit;
     let is_the_first =
         original.is_some_and(|original| original.verdict_sha256.as_ref() == Some(approved.sha256()));
     let replaces = *path == GatePath::Regen || (original.is_some() && !is_the_first);
     replaces.then(|| {
         let generation = made.as_ref().map(|made| &made.generation);
         let (tier, label, path) = (approved.tier(), approved.label(), *path);
-        DivergenceCheck::of(original, &Regenerated { session_id, tier, label, path, generation }, now)
+        DivergenceCheck::of(original, &Regenerated { tier, label, path, generation })
     })
 }
 
@@ -239,15 +240,17 @@ fn causes(check: Option<&DivergenceCheck>, first: bool) -> Option<MailKind> {
 }
 
 fn cached(approved: &Approved, session: &Session, path: GatePath, timestamp: Timestamp) -> Event {
-    Event::VerdictCached {
-        session_id: session.session_id.clone(),
-        owner_uid: session.owner_uid,
-        tier: approved.tier(),
-        verdict_label: approved.label(),
-        verdict_sha256: approved.sha256().clone(),
-        path,
+    Event::new(
         timestamp,
-    }
+        session.session_id.clone(),
+        EventKind::VerdictCached {
+            owner_uid: session.owner_uid,
+            tier: approved.tier(),
+            verdict_label: approved.label(),
+            verdict_sha256: approved.sha256().clone(),
+            path,
+        },
+    )
 }
 
 /// The session once the verdict is stored; `first` where that is its first delivery.

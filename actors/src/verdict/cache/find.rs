@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use oracled_domain::rules::Check;
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::session::{Email, Mismatch, Original};
-use oracled_domain::{Delivery, Event, Mail, Query, Session, SessionId, Tier};
+use oracled_domain::{Delivery, Event, EventKind, Mail, Query, Session, SessionId, Tier};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::sync::Arc;
 
@@ -186,7 +186,7 @@ impl Deliverer {
 /// The entry of a mail that is put into the outbox.
 pub(super) fn queued(mail: &Mail, timestamp: Timestamp) -> Event {
     let oracled_domain::verdict::mail::Standing { mail_id, session_id, kind, .. } = mail.standing.clone();
-    Event::MailQueued { mail_id, session_id, kind, timestamp }
+    Event::new(timestamp, session_id, EventKind::MailQueued { mail_id, kind })
 }
 
 /// Tells whoever sends mail of one that was queued. Nothing waits for it.

@@ -12,7 +12,7 @@ use crate::platform::clock::Clock;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::rules::Check;
 use oracled_domain::verdict::session::{Refusal, RefusalKey};
-use oracled_domain::{Event, Session, SessionId};
+use oracled_domain::{Event, EventKind, Session, SessionId};
 use oracled_store::{Expect, Record, RefusalSize, RowKey, Store, StoreError, Write};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,7 +148,7 @@ async fn drop_refusal(key: RefusalKey, revision: u64, log: Log, clock: Clock) {
     let RefusalKey { session_id, owner_uid } = key.clone();
     let record = Record {
         expect: vec![Expect { row: RowKey::Refusal(key.clone()), revision: Some(revision) }],
-        events: vec![Event::RefusalDropped { session_id, owner_uid, timestamp: clock.now() }],
+        events: vec![Event::new(clock.now(), session_id, EventKind::RefusalDropped { owner_uid })],
         writes: vec![Write::RemoveRefusal(key)],
         ..Record::default()
     };

@@ -8,10 +8,10 @@ use crate::platform::clock::Clock;
 use crate::verdict::notifier::HeldMails;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
-use oracled_domain::audit::event::Change;
+use oracled_domain::audit::event::ValueChange;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::session::{Email, Mismatch, Original, RefusalKey};
-use oracled_domain::{Event, Label, Peer, Session, SessionId};
+use oracled_domain::{Event, EventKind, Label, Peer, Session, SessionId};
 use oracled_store::{Expect, Record, RowKey, Store, Write};
 
 /// Corrects a session. Whatever is `None` stays as it is.
@@ -78,14 +78,16 @@ impl Correct {
         let label = |session: &Session| {
             OriginalLabel(session.original.as_ref().map(|original| original.verdict_label))
         };
-        Event::SessionCorrected {
-            session_id: self.session_id.clone(),
-            owner_uid: Change { before: before.owner_uid, after: after.owner_uid },
-            original_verdict: Change { before: label(before), after: label(after) },
-            address_changed: before.customer_email != after.customer_email,
-            peer: self.peer,
+        Event::new(
             timestamp,
-        }
+            self.session_id.clone(),
+            EventKind::SessionCorrected {
+                owner_uid: ValueChange { before: before.owner_uid, after: after.owner_uid },
+                original_verdict: ValueChange { before: label(before), after: label(after) },
+                address_changed: before.customer_email != after.customer_email,
+                peer: self.peer,
+            },
+        )
     }
 }
 
@@ -157,13 +159,15 @@ async fn remove(remove: Remove, store: Store, log: Log, clock: Clock) -> Result<
         let timestamp = clock.now();
         let dropped = mails.as_ref().map(|mails| mails.put_removal(&mut record, &store, peer, timestamp));
         let dropped = dropped.transpose()?.unwrap_or_default();
-        record.events.push(Event::SessionRemoved {
-            session_id: session_id.clone(),
-            owner_uid: session.owner_uid,
-            verdict_sha256: verdict.and_then(|(sha256, _)| sha256),
-            peer,
+        record.events.push(Event::new(
             timestamp,
-        });
+            session_id.clone(),
+            EventKind::SessionRemoved {
+                owner_uid: session.owner_uid,
+                verdict_sha256: verdict.and_then(|(sha256, _)| sha256),
+                peer,
+            },
+        ));
         match log.commit(record).await {
             Ok(_) => {
                 if let Some(mails) = mails {

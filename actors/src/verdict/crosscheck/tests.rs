@@ -135,7 +135,8 @@ fn a_judgement_is_logged_even_where_its_commit_stays_stale() {
         let stale = || CacheError::Commit(CommitError::Stale(oracled_store::RowKey::Verdict(id("cs_1"))));
         let judgement = oracled_domain::judge(Tier::Quick, Payload::raw(GOOD));
         let message = judge("cs_1", GOOD, GatePath::Submit);
-        let entry = Event::judged(&judgement, id("cs_1"), &message.query, message.path, system.clock.now());
+        let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &message.query, message.path));
+        let entry = Event::new(system.clock.now(), id("cs_1"), entry);
         let admitted = settle(Ok(Err(stale())), entry.into(), &system.log).await;
         assert!(matches!(admitted, Err(GateError::Cache(_) | GateError::Commit(_))), "{admitted:?}");
         assert_eq!(logged(&system.store), ["tmm_crosscheck"]);

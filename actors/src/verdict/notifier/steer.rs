@@ -8,7 +8,7 @@ use crate::platform::clock::Clock;
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::verdict::mail::Standing;
-use oracled_domain::{Event, Mail, MailId, Peer};
+use oracled_domain::{Event, EventKind, Mail, MailId, Peer};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::future::ready;
 use std::sync::Arc;
@@ -177,14 +177,14 @@ fn requeued(mail: Mail, peer: Peer, timestamp: Timestamp) -> (Event, Write, Stan
     let Standing { mail_id, session_id, .. } = mail.standing.clone();
     let standing = mail.standing.requeued(timestamp);
     let mail = Mail { standing: standing.clone(), ..mail };
-    let event = Event::MailRequeued { mail_id, session_id, peer, timestamp };
+    let event = Event::new(timestamp, session_id, EventKind::MailRequeued { mail_id, peer });
     (event, Write::PutMail(Arc::new(mail)), standing)
 }
 
 fn dropped(standing: Standing, peer: Peer, timestamp: Timestamp) -> (Event, Write, Standing) {
     let Standing { mail_id, session_id, .. } = standing.clone();
     let write = Write::RemoveMail(mail_id.clone());
-    (Event::MailDropped { mail_id, session_id, peer, timestamp }, write, standing)
+    (Event::new(timestamp, session_id, EventKind::MailDropped { mail_id, peer }), write, standing)
 }
 
 impl Notifier {

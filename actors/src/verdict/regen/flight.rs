@@ -15,8 +15,8 @@ use oracled_domain::verdict::generation::Settings;
 use oracled_domain::verdict::health;
 use oracled_domain::verdict::session::{Email, Mismatch};
 use oracled_domain::{
-    Decision, DivergenceCheck, GatePath, Generation, Interaction, OracleId, Payload, Prompt, Query,
-    SessionId, Tier, build_verdict_prompt,
+    Decision, DivergenceCheck, Event, GatePath, Generation, OracleId, Payload, Prompt, Query, SessionId,
+    Tier, build_verdict_prompt,
 };
 use oracled_store::{Store, StoreError};
 use std::sync::Arc;
@@ -310,7 +310,7 @@ impl Pilot {
     async fn gave_nothing(
         &self,
         order: &Order,
-        interactions: Vec<Interaction>,
+        interactions: Vec<Event>,
         unreached: Option<Taken>,
     ) -> Option<Duration> {
         let made = Made { generation: order.generation(), interactions };
@@ -338,12 +338,7 @@ impl Pilot {
         wait.map(|wait| wait.unsigned_abs())
     }
 
-    async fn judged(
-        &self,
-        order: Order,
-        text: String,
-        interactions: Vec<Interaction>,
-    ) -> Result<Landing, Failed> {
+    async fn judged(&self, order: Order, text: String, interactions: Vec<Event>) -> Result<Landing, Failed> {
         let made = Made { generation: order.generation(), interactions };
         let Order { session_id, tier, query, customer_email, path, check, .. } = order;
         let (payload, judged) = (Payload::raw(&text), session_id.clone());

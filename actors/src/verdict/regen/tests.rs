@@ -320,7 +320,7 @@ fn what_could_not_be_delivered_is_not_asked_for() {
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         world.break_store();
-        let lost = Event::ServiceStopped { timestamp: world.system.clock.now() };
+        let lost = Event::new(world.system.clock.now(), None, EventKind::ServiceStopped);
         assert!(world.system.log.commit(lost.into()).await.is_err());
         for landed in [deliver(&world, "cs_2", "Sell honey?").await, read(&world, "cs_1").await] {
             assert!(matches!(landed.as_ref().map_err(|e| &**e), Err(Failed::Commit(_))), "{landed:?}");

@@ -5,12 +5,12 @@ use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::testing::{World, with_world};
 use crate::verification::{Dismiss, Resolve};
-use oracled_domain::Event;
 use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::verification::review::{
     CALLERS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution, ReviewState,
 };
 use oracled_domain::verification::{EnvelopeKind, Reason, Review};
+use oracled_domain::{Event, EventKind};
 use oracled_store::{Record, Write};
 use serde_json::json;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ async fn open_copies(system: &System, state: &ReviewState, number: u64) {
     for states in copies.chunks(AT_ONCE) {
         let Review { review_id, opened_at, .. } = &states[0].review;
         let review = Box::new(states[0].review.clone());
-        let entry = ReviewEntry { review_id: review_id.clone(), review, timestamp: *opened_at };
-        let mut record = Record::from(Event::ReviewOpened(entry));
+        let entry = ReviewEntry { review_id: review_id.clone(), review };
+        let mut record = Record::from(Event::new(*opened_at, None, EventKind::ReviewOpened(entry)));
         record.writes.extend(states.iter().cloned().map(Write::PutReview));
         system.log.commit(record).await.expect("it is committed");
     }

@@ -4,13 +4,13 @@ use crate::ground::registry::{RegisterOntology, RegisterPipeline, RegisterSource
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested};
 use crate::verification::{Verify, VerifyError};
-use oracled_domain::Event;
 use oracled_domain::audit::event::verification::{VerificationEntry, WorkflowEntry};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::Run;
 use oracled_domain::ground::source::Registration;
 use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Envelope, VerifyRequest, Workflow};
+use oracled_domain::{Event, EventKind};
 use oracled_store::{LogQuery, Record, Write};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -109,11 +109,10 @@ pub(crate) async fn workflow(system: &System, oracles: &[&str], settings: Json) 
         workflow_sha256: workflow_sha256.clone(),
         workflow: Box::new(workflow.clone()),
         peer: PEER,
-        timestamp: registered_at,
     };
     let registered =
         RegisteredWorkflow { workflow, workflow_sha256, registered_at, registered_by: "7".into() };
-    let mut record = Record::from(Event::WorkflowRegistered(entry));
+    let mut record = Record::from(Event::new(registered_at, None, EventKind::WorkflowRegistered(entry)));
     record.writes.push(Write::PutWorkflow(Arc::new(registered)));
     system.log.commit(record).await.expect("it is committed");
 }

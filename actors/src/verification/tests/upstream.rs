@@ -23,7 +23,7 @@ use oracled_domain::verification::record::SignatureInfo;
 use oracled_domain::verification::{
     Candidate, Cut, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
 };
-use oracled_domain::{Event, Sha256Hex};
+use oracled_domain::{Event, EventKind, Sha256Hex};
 use oracled_store::{Record, Write};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -274,7 +274,8 @@ pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
 /// Changes a row behind everybody's back.
 pub(crate) async fn written(system: &System, write: Write) {
     let (action, detail, timestamp) = ("test".into(), "a row".into(), system.clock.now());
-    let mut record = Record::from(Event::ControlAction { action, detail, peer: None, timestamp });
+    let mut record =
+        Record::from(Event::new(timestamp, None, EventKind::ControlAction { action, detail, peer: None }));
     record.writes.push(write);
     system.log.commit(record).await.expect("it is committed");
 }

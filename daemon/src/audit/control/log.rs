@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
 use oracled_api::audit::LogParams;
 use oracled_api::base::pieces::{Pieces, Sender};
-use oracled_domain::{Event, SessionId};
+use oracled_domain::{EventKind, SessionId};
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use std::sync::Arc;
 
@@ -100,8 +100,8 @@ async fn send_on(service: Arc<Service>, mut query: LogQuery, mut sender: Sender)
 fn log_query(params: LogParams) -> Result<LogQuery, Problem> {
     let session = params.session.map(SessionId::try_from).transpose();
     let session = session.map_err(|error| Problem::InvalidSessionId(error.to_string()))?;
-    if let Some(event) = params.event.as_deref().filter(|event| !Event::KINDS.contains(event)) {
-        let known = Event::KINDS.join(", ");
+    if let Some(event) = params.event.as_deref().filter(|event| !EventKind::NAMES.contains(event)) {
+        let known = EventKind::NAMES.join(", ");
         return Err(Problem::InvalidRequest(format!("`{event}` is not an event; allowed: {known}")));
     }
     let limit = *params.limit;

@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::platform::caller::carried;
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use std::fmt::Display;
 
 /// Where the paths of the administrators' socket are listed.
@@ -38,6 +38,7 @@ pub(crate) async fn audit(
     peer: Option<Peer>,
 ) -> Result<(), CommitError> {
     let timestamp = service.system.clock.now();
-    let event = Event::ControlAction { action: action.to_owned(), detail, peer, timestamp };
+    let event =
+        Event::new(timestamp, None, EventKind::ControlAction { action: action.to_owned(), detail, peer });
     service.system.log.commit(event.into()).await.map(|_| ())
 }

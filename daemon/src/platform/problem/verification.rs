@@ -2,7 +2,7 @@
 
 use super::{GroundProblem, Problem};
 use oracled_actors::verification::{Closed, DismissError, ResolveError, RevokeError, VerifyError};
-use oracled_domain::audit::event::verification::Altered;
+use oracled_domain::audit::event::verification::AlteredEntryError;
 use oracled_domain::verification::request::BadRequest;
 
 impl From<VerifyError> for Problem {
@@ -79,8 +79,8 @@ impl From<DismissError> for Problem {
     }
 }
 
-impl From<Altered> for Problem {
-    fn from(error: Altered) -> Self {
+impl From<AlteredEntryError> for Problem {
+    fn from(error: AlteredEntryError) -> Self {
         GroundProblem::DecisionAltered(error.to_string()).into()
     }
 }

@@ -8,7 +8,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 use oracled_actors::verdict::regen::AskVariance;
 use oracled_api::verdict::{DivergenceParams, DivergenceResponse};
-use oracled_domain::Event;
+use oracled_domain::{Event, EventKind};
 use oracled_domain::verdict::divergence::DivergenceTable;
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
@@ -41,7 +41,9 @@ fn counted(store: &Store, since: Option<Timestamp>) -> Result<DivergenceTable, S
         let Some(last) = lines.last() else { return Ok(table) };
         query.after = last.seq;
         for line in &lines {
-            if let Ok(Event::RegenDivergenceCheck(check)) = serde_json::from_str(&line.json) {
+            if let Ok(Event { kind: EventKind::RegenDivergenceCheck(check), .. }) =
+                serde_json::from_str(&line.json)
+            {
                 table.count(&check);
             }
         }
