@@ -14,11 +14,11 @@ mod step;
 mod verification;
 mod walk;
 
-use crate::client::Client;
 use crate::platform::config::{Config, Flags};
 use crate::platform::telemetry;
 use crate::run::Daemon;
 use anyhow::{Context, bail};
+use oracled_api::base::client::Client;
 use outside::Outside;
 use show::Screen;
 use std::io::{self, IsTerminal, Write};

@@ -14,7 +14,7 @@ pub mod wire;
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::env;
 use std::fs::{self, File};

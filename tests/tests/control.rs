@@ -2,7 +2,7 @@
 
 use hyper::Method;
 use jiff::Timestamp;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_tests::wire::{Wire, head, post as whole_post};
 use oracled_tests::{
     ACTORS, GOOD, PATIENCE, World, document, eventually, get, log, post, problem, submission, whole_log,

@@ -2,7 +2,7 @@
 //! answers agree. Run by `just real-model`.
 
 use hyper::Method;
-use oracled::client::{Answer, Client, ClientError};
+use oracled_api::base::client::{Answer, Client, ClientError};
 use oracled_domain::Tier;
 use oracled_tests::load::field;
 use oracled_tests::making::{asking, cached, lose};

@@ -2,8 +2,8 @@
 //! daemon and a model that speak over real sockets.
 
 use jiff::Timestamp;
-use oracled::client::Client;
 use oracled::platform::config::Config;
+use oracled_api::base::client::Client;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
 use oracled_domain::{DivergenceLevel, Label, Query, Tier, build_verdict_prompt};
 use oracled_tests::making::{

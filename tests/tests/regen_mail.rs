@@ -2,7 +2,7 @@
 //! "Customer Notification", VC-5, the failure mode of its mail, and REGEN-GAP-04).
 
 use jiff::{SignedDuration, Timestamp};
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_domain::verdict::divergence::DISCLAIMER;
 use oracled_domain::verdict::mail::Standing;
 use oracled_domain::{Event, EventKind, Label, Mail, Tier};

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_domain::Sha256Hex;
 use oracled_domain::rules::{Candidate, Check, FactSet, RuleId, Settings, evaluate};
 use oracled_tests::making::sample;

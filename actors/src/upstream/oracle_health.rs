@@ -10,6 +10,7 @@ mod quota;
 
 pub use error::{PermitError, SteerError, UnknownOracle};
 pub use lease::Lease;
+use oracled_domain::verdict::health::CircuitAction;
 pub use quota::QuotaWait;
 
 use crate::audit::logger::Log;
@@ -24,7 +25,6 @@ use oracled_domain::verdict::health::{
     self, Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused,
 };
 use oracled_domain::{Event, EventKind, OracleId, Peer};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -70,18 +70,6 @@ pub struct Watch(pub Oracle);
 #[rtype(result = "Vec<HealthStatus>")]
 pub struct Statuses;
 
-/// What an administrator can do to an oracle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// Open its circuit until it is closed.
-    Open,
-    /// Close its circuit and take it for healthy.
-    Close,
-    /// Probe it now, whatever its circuit says.
-    Probe,
-}
-
 /// Does it. The entry is durable before it takes effect; where it changes nothing there is none.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Steered, SteerError>")]
@@ -89,7 +77,7 @@ pub struct Steer {
     /// To which oracle.
     pub oracle_id: OracleId,
     /// What.
-    pub action: Action,
+    pub action: CircuitAction,
     /// By order of whom.
     pub peer: Peer,
 }
@@ -117,7 +105,7 @@ struct Report {
 #[rtype(result = "Result<HealthStatus, UnknownOracle>")]
 struct Settle {
     oracle_id: OracleId,
-    action: Action,
+    action: CircuitAction,
 }
 
 #[derive(Debug)]
@@ -178,9 +166,9 @@ impl OracleHealth {
         let Steer { oracle_id, action, peer } = steer;
         let mut foreseen = self.at(oracle_id, now)?.health.clone();
         let change = match action {
-            Action::Open => foreseen.open(now),
-            Action::Close => foreseen.close(),
-            Action::Probe => {
+            CircuitAction::Open => foreseen.open(now),
+            CircuitAction::Close => foreseen.close(),
+            CircuitAction::Probe => {
                 let (action, detail) = ("probe_oracle".to_owned(), oracle_id.to_string());
                 let peer = Some(*peer);
                 return Ok(Some(Event::new(now, None, EventKind::ControlAction { action, detail, peer })));
@@ -310,7 +298,7 @@ impl Handler<Steer> for OracleHealth {
 
     fn handle(&mut self, message: Steer, ctx: &mut Context<Self>) -> Self::Result {
         let (now, me, log) = (self.clock.now(), ctx.address(), self.log.clone());
-        let probe = (message.action == Action::Probe)
+        let probe = (message.action == CircuitAction::Probe)
             .then(|| self.probe_now(&message.oracle_id, now, me.clone()))
             .transpose();
         let ordered = self.ordered(&message, now);
@@ -339,9 +327,9 @@ impl Handler<Settle> for OracleHealth {
         let health = &mut self.at(&oracle_id, now)?.health;
         // the entry is written already
         let change = match action {
-            Action::Open => health.open(now),
-            Action::Close => health.close(),
-            Action::Probe => None,
+            CircuitAction::Open => health.open(now),
+            CircuitAction::Close => health.close(),
+            CircuitAction::Probe => None,
         };
         let status = health.status();
         if let Some(Change { to, .. }) = change {

@@ -2,12 +2,8 @@
 
 use super::mailbox::Kept;
 use super::step::{Socket, Step};
-use crate::client::Answer;
-use crate::ctl::divergence::counted;
-use crate::ctl::log::for_people;
-use crate::ctl::output::on_one_line;
-use crate::verdict::control::divergence::Divergences;
 use oracled_actors::ground::queries::ChangesPage;
+use oracled_api::base::client::Answer;
 use oracled_domain::verdict::health::HealthStatus;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -124,11 +120,6 @@ impl<W: Write> Screen<W> {
                 self.field(kind.as_str(), &count.to_string())?;
             }
         }
-        if let Ok(Divergences { table, .. }) = answer.json() {
-            for line in counted(&table).lines() {
-                writeln!(self.out, "       {line}")?;
-            }
-        }
         Ok(())
     }
 
@@ -141,7 +132,7 @@ impl<W: Write> Screen<W> {
 
     /// Entries of the log.
     pub(super) fn entries(&mut self, entries: &[Value]) -> io::Result<()> {
-        entries.iter().try_for_each(|entry| self.line("", &for_people(entry)))
+        entries.iter().try_for_each(|entry| self.line("", &entry.to_string()))
     }
 
     /// A line between the steps.
@@ -160,7 +151,7 @@ impl<W: Write> Screen<W> {
 
 /// `text` on one line that steers no terminal, cut where it gets too long to read.
 fn shortened(text: &str) -> String {
-    let line = on_one_line(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let short: String = line.chars().take(SHOWN_CHARS).collect();
     if short.len() < line.len() { format!("{short}…") } else { short }
 }

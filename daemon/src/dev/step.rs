@@ -1,7 +1,7 @@
 //! One step of the walk: what is sent, and what must come of it.
 
-use crate::client::Answer;
 use hyper::{Method, StatusCode};
+use oracled_api::base::client::Answer;
 use serde_json::{Value, json};
 use std::time::Duration;
 

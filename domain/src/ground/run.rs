@@ -373,6 +373,47 @@ pub fn split_record_id(record_id: &str) -> Option<(&str, u64)> {
     Some((run, position.parse().ok()?))
 }
 
+/// The progress of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunProgress {
+    /// The run.
+    pub run_id: Sha256Hex,
+    /// The source.
+    pub oracle_id: SourceId,
+    /// The pipeline.
+    pub pipeline_id: PipelineId,
+    /// The version that it reads.
+    pub version: String,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// Its current phase.
+    pub phase: RunPhase,
+    /// Bytes of the payload that were read.
+    pub bytes_read: u64,
+    /// The size of the payload, in bytes.
+    pub bytes: u64,
+    /// Records that were read.
+    pub read: u64,
+    /// Records that were rejected.
+    pub rejected: u64,
+    /// Records of the source that were merged.
+    pub merged: u64,
+}
+
+/// The phase of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunPhase {
+    /// It waits for other runs.
+    Waiting,
+    /// It reads its payload.
+    Reading,
+    /// It merges its records with those of the source.
+    Merging,
+    /// Its records become visible.
+    Committing,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

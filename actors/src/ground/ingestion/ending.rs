@@ -2,7 +2,7 @@
 
 use super::archiving::ARCHIVING;
 use super::flight::{Changed, behind, changed, held_again};
-use super::progress::{Phase, Progress};
+use super::progress::Progress;
 use super::reading::Outcome;
 use super::{IngestionError, Shop};
 use crate::audit::commit_loop::Decided;
@@ -11,6 +11,7 @@ use crate::ground::registry::{Desk, Ready, policy_of};
 use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::run::GateBreach;
+use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunState};
 use oracled_domain::ground::timeline::Release;
 use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
@@ -25,7 +26,7 @@ const END_PAUSE: Duration = Duration::from_secs(1);
 impl Shop {
     /// Ends a run with what has come of it.
     pub(super) async fn end(&self, progress: &Progress, outcome: Outcome) {
-        progress.enter(Phase::Committing);
+        progress.enter(RunPhase::Committing);
         let mut run = progress.run.clone();
         run.ended_at = Some(self.clock.now());
         let ended = match outcome {

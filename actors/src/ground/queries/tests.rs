@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
 use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::answer::RecordStanding;
 use oracled_domain::ground::query::{Operator, QueryFilter, QueryRequest};
 use serde_json::json;
 use std::time::Duration;

@@ -5,8 +5,9 @@ use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use oracled_actors::ground::queries::{RecordAnswer, RecordError};
+use oracled_actors::ground::queries::RecordError;
 use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::answer::RecordAnswer;
 use std::sync::Arc;
 
 /// A record by its id, with when it is or was valid, and how fresh it is.

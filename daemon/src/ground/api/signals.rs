@@ -12,24 +12,17 @@ use axum::{Extension, Json};
 use hyper::{Method, Uri};
 use oracled_actors::ground::registry::Invalidate;
 use oracled_actors::platform::clock::monotonic;
+use oracled_api::ground::InvalidatedSources;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{Peer, Sha256Hex};
 use secrecy::ExposeSecret as _;
-use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
 const SIGNATURE: &str = "x-hub-signature-256";
-
-/// The sources that a signal was about.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct Invalidated {
-    /// Their ids.
-    invalidated: Vec<SourceId>,
-}
 
 /// Takes a signal: every source whose freshness policy names this path as an `upstream_signal` is stale from now on.
 ///
@@ -40,7 +33,7 @@ pub struct Invalidated {
     path = "/v1/signals/{name}",
     params(("name" = String, Path, description = "The rest of the path that a policy names; may hold slashes")),
     responses(
-        (status = 200, description = "Which sources are stale now", body = Invalidated),
+        (status = 200, description = "Which sources are stale now", body = InvalidatedSources),
         (status = 403, description = "`signal_forbidden`: the policy has a secret, and `X-Hub-Signature-256` is not the body's HMAC under it", body = ProblemDocument),
         (status = 429, description = "`signal_rate_limited`: more than 10 within a minute, with `Retry-After`", body = ProblemDocument),
         (status = "4XX", description = "No policy names the path", body = ProblemDocument),
@@ -52,7 +45,7 @@ pub async fn post(
     Extension(peer): Extension<Peer>,
     uri: Uri,
     request: Request,
-) -> Result<Json<Invalidated>, Problem> {
+) -> Result<Json<InvalidatedSources>, Problem> {
     let named = named_by(&service, uri.path())?;
     if named.is_empty() {
         discard(&mut request.into_body()).await;
@@ -72,7 +65,7 @@ pub async fn elsewhere(
     method: Method,
     uri: Uri,
     request: Request,
-) -> Result<Json<Invalidated>, Problem> {
+) -> Result<Json<InvalidatedSources>, Problem> {
     let named = named_by(&service, uri.path())?;
     if method == Method::POST && !named.is_empty() {
         return take(&service, named, uri.path(), request, peer).await;
@@ -94,7 +87,7 @@ async fn take(
     path: &str,
     request: Request,
     peer: Peer,
-) -> Result<Json<Invalidated>, Problem> {
+) -> Result<Json<InvalidatedSources>, Problem> {
     let signature = request.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
     let signature = signature.and_then(|text| text.strip_prefix("sha256=")?.parse::<Sha256Hex>().ok());
     let body = JsonBody::of_any_type(request, service).await?;
@@ -155,7 +148,7 @@ async fn invalidate(
     named: Vec<SourceId>,
     path: &str,
     peer: Peer,
-) -> Result<Json<Invalidated>, Problem> {
+) -> Result<Json<InvalidatedSources>, Problem> {
     let registry = service.system.registry.clone();
     let detail = format!("signal at {path}");
     let invalidated = service.work(async move {
@@ -168,5 +161,5 @@ async fn invalidate(
         }
         failed.map(|()| named)
     });
-    Ok(Json(Invalidated { invalidated: invalidated.await? }))
+    Ok(Json(InvalidatedSources { invalidated: invalidated.await? }))
 }

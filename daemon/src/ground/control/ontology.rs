@@ -1,6 +1,6 @@
 //! `/v1/ontologies`: which axes there are.
 
-use crate::platform::control::document::{Document, Registered, check_named};
+use crate::platform::control::document::{Document, check_named, registered};
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
 use crate::platform::problem::ground::GroundProblem;
@@ -9,29 +9,21 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use oracled_actors::ground::registry::RegisterOntology;
+use oracled_api::base::service::RegisteredDocument;
+use oracled_api::ground::OntologySummary;
 use oracled_domain::Peer;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// A version of an ontology among others.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Listed {
-    /// Which.
-    #[serde(flatten)]
-    pub ontology: OntologyRef,
-    /// How many axes it has.
-    pub axes: usize,
-}
 
 /// Every version of every ontology, in the order of their names.
 ///
 /// # Errors
 /// Where the store cannot be read.
-pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Listed>>, Problem> {
+pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<OntologySummary>>, Problem> {
     let ontologies = service.system.store.ontologies()?;
-    let listed =
-        ontologies.iter().map(|known| Listed { ontology: known.reference(), axes: known.axes.len() });
+    let listed = ontologies
+        .iter()
+        .map(|known| OntologySummary { ontology: known.reference(), axes: known.axes.len() });
     Ok(Json(listed.collect()))
 }
 
@@ -59,14 +51,13 @@ pub async fn put(
     Extension(peer): Extension<Peer>,
     path: Result<Path<(String, String)>, PathRejection>,
     document: Document,
-) -> Result<Json<Registered<Ontology>>, Problem> {
+) -> Result<Json<RegisteredDocument<Ontology>>, Problem> {
     let reference = referred(path)?;
     let ontology: Ontology = document.read()?;
     check_named("ontology_id", &reference.ontology_id, &ontology.ontology_id)?;
     check_named("version", &reference.version, &ontology.version)?;
     act(async move {
-        let registered = service.system.registry.ask(RegisterOntology { ontology, peer }).await??;
-        Ok(Json(registered.into()))
+        Ok(registered(service.system.registry.ask(RegisterOntology { ontology, peer }).await??))
     })
     .await
 }

@@ -4,7 +4,7 @@ mod check;
 pub(crate) mod lines;
 pub(crate) mod strict;
 
-pub use check::{EvaluateRequest, Gathered, Wanted, WantedCase};
+pub use check::{Gathered, Wanted, WantedCase};
 
 use crate::platform::config::Limits;
 use crate::platform::problem::Problem;
@@ -17,12 +17,9 @@ use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::wording::plain;
-use oracled_domain::rules::sourced::FactsFrom;
-use oracled_domain::rules::{Expected, RuleId};
 use oracled_domain::verdict::session::{Email, Query};
 use oracled_domain::{Label, Payload, SessionId, Tier};
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::convert::Infallible;
@@ -59,6 +56,20 @@ impl FromRequestParts<Arc<Service>> for SessionInPath {
             // escapes that are no UTF-8
             .map_err(|rejection| Problem::InvalidSessionId(rejection.body_text()))?;
         session_id(text, &service.config.limits).map(Self)
+    }
+}
+
+/// The query of a request.
+pub struct QueryParams<T>(pub T);
+
+impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let params = axum::extract::Query::try_from_uri(&parts.uri);
+        let axum::extract::Query(params) =
+            params.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+        Ok(Self(params))
     }
 }
 
@@ -246,123 +257,6 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
 fn essence(headers: &HeaderMap) -> &str {
     let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("absent");
     given.split(';').next().unwrap_or_default().trim()
-}
-
-/// `POST /v1/crosscheck`.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CheckRequest {
-    /// Whose verdict: 1 to 255 of `A-Z a-z 0-9 _ . : -`.
-    pub session_id: String,
-    /// `quick`, `full` or `strategy`.
-    pub tier: String,
-    /// What the customer asked.
-    pub query: String,
-    /// The verdict as a JSON value; either this or `raw`.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<Object>)]
-    pub verdict: Option<Box<RawValue>>,
-    /// The model's text; either this or `verdict`.
-    pub raw: Option<String>,
-}
-
-/// `POST /v1/verdicts/{session_id}`: with `verdict` or `raw` it is handed in, without either the model is asked.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SubmitRequest {
-    /// `quick`, `full` or `strategy`.
-    pub tier: String,
-    /// What the customer asked.
-    pub query: String,
-    /// Where the verdict will be mailed to.
-    pub customer_email: Option<String>,
-    /// The verdict as a JSON value; either this or `raw`, or neither.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<Object>)]
-    pub verdict: Option<Box<RawValue>>,
-    /// The model's text; either this or `verdict`, or neither.
-    #[serde(default, deserialize_with = "given_text")]
-    #[schema(nullable = false)]
-    pub raw: Option<String>,
-    /// What is known to be so: with it the rules check what the verdict says in words.
-    #[serde(default, deserialize_with = "given_facts")]
-    #[schema(nullable = false)]
-    pub facts: Option<Vec<String>>,
-    /// Who is asked for facts, as of `POST /v1/rules/evaluate`: with them, too, the rules check it.
-    #[serde(default, deserialize_with = "given_facts_from")]
-    #[schema(nullable = false)]
-    pub facts_from: Option<Vec<FactsFrom>>,
-    /// Where the verdict comes from; compared with nothing.
-    pub context: Option<String>,
-    /// Comparisons that hold.
-    pub constraints: Option<Vec<String>>,
-    /// What is expected of the verdict, as of `POST /v1/rules/evaluate`.
-    #[serde(default, deserialize_with = "check::object")]
-    #[schema(value_type = Option<Object>)]
-    pub expected: Option<Expected>,
-    /// The rules to apply; the configured profile without it.
-    #[schema(value_type = Option<Vec<String>>)]
-    pub rules: Option<Vec<RuleId>>,
-}
-
-/// `PUT /v1/sessions/{session_id}`.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RegisterRequest {
-    /// `quick`, `full` or `strategy`.
-    pub tier: String,
-    /// What the customer asked.
-    pub query: String,
-    /// Where mail to the customer goes.
-    pub customer_email: Option<String>,
-    /// The verdict that was delivered without oracled: `GREEN`, `AMBER`, `RED` or `NULL`.
-    pub original_verdict: Option<String>,
-}
-
-/// `POST /cache/{session_id}`, as the service that oracled replaces takes it.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CacheRequest {
-    /// `quick`, `full` or `strategy`.
-    pub tier: String,
-    /// What the customer asked.
-    pub query: String,
-    /// The verdict.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Object)]
-    pub verdict: Option<Box<RawValue>>,
-    /// Taken, since it stands in what the cache answers, and not looked at: oracled says itself when it cached.
-    #[serde(default, rename = "cached_at")]
-    #[schema(value_type = Option<String>)]
-    pub _cached_at: Option<IgnoredAny>,
-    /// Taken and not looked at, like `cached_at`.
-    #[serde(default, rename = "regen")]
-    #[schema(value_type = Option<bool>)]
-    pub _regen: Option<IgnoredAny>,
-    /// Taken and not looked at, like `cached_at`.
-    #[serde(default, rename = "regen_reason")]
-    #[schema(value_type = Option<String>)]
-    pub _regen_reason: Option<IgnoredAny>,
-}
-
-/// A text that is given: null is none.
-fn given_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    String::deserialize(deserializer).map(Some)
-}
-
-/// Facts that are given: null is none, and a verdict must not go unchecked for it.
-fn given_facts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    Vec::deserialize(deserializer).map(Some)
-}
-
-/// Sources of facts that are given: likewise.
-fn given_facts_from<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<FactsFrom>>, D::Error> {
-    Vec::deserialize(deserializer).map(Some)
-}
-
-/// A member that is given, be it as null: that is a JSON value too, and is judged like any other.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::deserialize(deserializer).map(Some)
 }
 
 /// The session id `text`, within the configured length.

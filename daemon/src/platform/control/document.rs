@@ -5,10 +5,11 @@ use crate::platform::api::request::{JsonBody, strict};
 use crate::platform::problem::Problem;
 use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::Service;
+use axum::Json;
 use axum::extract::{FromRequest, Request};
 use oracled_actors::ground::registry;
+use oracled_api::base::service::RegisteredDocument;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -18,19 +19,10 @@ pub const DOCUMENT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// A document as it came.
 pub struct Document(JsonBody);
 
-/// What became of a document.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Registered<T> {
-    /// Whether it was so already.
-    pub unchanged: bool,
-    /// What there is now.
-    pub document: T,
-}
-
-impl<T> From<registry::Registered<T>> for Registered<T> {
-    fn from(registered: registry::Registered<T>) -> Self {
-        Self { unchanged: registered.unchanged, document: registered.document }
-    }
+/// The answer to a registration.
+pub(crate) fn registered<T>(registered: registry::Registered<T>) -> Json<RegisteredDocument<T>> {
+    let registry::Registered { unchanged, document } = registered;
+    Json(RegisteredDocument { unchanged, document })
 }
 
 impl FromRequest<Arc<Service>> for Document {

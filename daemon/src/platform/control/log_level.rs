@@ -7,24 +7,16 @@ use crate::platform::service::{Service, act};
 use crate::platform::telemetry;
 use axum::extract::State;
 use axum::{Extension, Json};
+use oracled_api::base::service::LogLevel;
 use oracled_domain::Peer;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The longest directives that are taken, in bytes: they stand in the audit log.
 const LEVEL_MAX_BYTES: usize = 1024;
 
-/// The level, as tracing's filter directives.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Level {
-    /// The directives.
-    pub level: String,
-}
-
 /// The level in force.
-pub async fn get(State(service): State<Arc<Service>>) -> Json<Level> {
-    Json(Level { level: service.log_level.get() })
+pub async fn get(State(service): State<Arc<Service>>) -> Json<LogLevel> {
+    Json(LogLevel { level: service.log_level.get() })
 }
 
 /// Puts another level in force, until the next reload or start.
@@ -35,8 +27,8 @@ pub async fn put(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     body: JsonBody,
-) -> Result<Json<Level>, Problem> {
-    let Level { level } = body.parse()?;
+) -> Result<Json<LogLevel>, Problem> {
+    let LogLevel { level } = body.parse()?;
     if level.len() > LEVEL_MAX_BYTES {
         let text = format!("`level` has {} bytes; at most {LEVEL_MAX_BYTES} are taken", level.len());
         return Err(Problem::InvalidRequest(text));
@@ -47,7 +39,7 @@ pub async fn put(
         let before = service.log_level.get();
         audit(&service, "log_level", format!("from {before} to {level}"), Some(peer)).await?;
         service.log_level.set(&level).map_err(Problem::Internal)?;
-        Ok(Json(Level { level: service.log_level.get() }))
+        Ok(Json(LogLevel { level: service.log_level.get() }))
     })
     .await
 }

@@ -3,7 +3,7 @@
 
 use super::verdicts::deliver;
 use crate::platform::api::held::document;
-use crate::platform::api::request::{self, CacheRequest, JsonBody, SessionInPath};
+use crate::platform::api::request::{self, JsonBody, SessionInPath};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::extract::State;
@@ -11,6 +11,7 @@ use axum::response::Response;
 use hyper::StatusCode;
 use oracled_actors::verdict::cache::Read;
 use oracled_actors::verdict::crosscheck::Judge;
+use oracled_api::verdict::CacheRequest;
 use oracled_domain::GatePath;
 use std::sync::Arc;
 

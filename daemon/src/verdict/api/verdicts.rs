@@ -1,7 +1,7 @@
 //! `/v1/verdicts/{session_id}`: hands a verdict in for delivery, and reads it back.
 
 use crate::platform::api::held::document;
-use crate::platform::api::request::{self, Gathered, JsonBody, SessionInPath, SubmitRequest, Wanted};
+use crate::platform::api::request::{self, Gathered, JsonBody, SessionInPath, Wanted};
 use crate::platform::config::Provider;
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
@@ -13,6 +13,7 @@ use hyper::{Method, StatusCode};
 use oracled_actors::verdict::cache::{Cached, Find, Known, Read};
 use oracled_actors::verdict::crosscheck::{Judge, Outcome};
 use oracled_actors::verdict::regen::{self, Failed, Landed, Landing};
+use oracled_api::verdict::SubmitRequest;
 use oracled_domain::rules::Evaluation;
 use oracled_domain::verdict::session::Mismatch;
 use oracled_domain::{Decision, GatePath, SessionId};
@@ -48,7 +49,7 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let mut request: SubmitRequest = body.parse()?;
-    let wanted = request.take_check(&service.config.rules.settings())?;
+    let wanted = Wanted::of_verdict(&mut request, &service.config.rules.settings())?;
     let SubmitRequest { tier, query, customer_email, verdict, raw, .. } = request;
     let limits = &service.config.limits;
     let (tier, customer_email) = (request::tier(&tier)?, request::email(customer_email)?);

@@ -215,7 +215,7 @@ fn undo_takes_a_run_back_for_questions_from_then_on() {
         assert_eq!(feed.changes.iter().filter(|change| change.kind == ChangeKind::Undone).count(), 98);
         let record_id = with_it.records[0].record_id.clone();
         let record = system.queries.record(&record_id).await.expect("it is there");
-        assert_eq!(record.standing, crate::ground::queries::RecordStanding::Undone);
+        assert_eq!(record.standing, oracled_domain::ground::query::answer::RecordStanding::Undone);
 
         time.turn(60);
         undo(&system, &undone).await.expect("an undo can be undone");

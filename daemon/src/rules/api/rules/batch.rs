@@ -3,7 +3,7 @@
 use crate::platform::api::held::{self, Answers, Held};
 use crate::platform::api::request;
 use crate::platform::api::request::lines::{Line, Lines};
-use crate::platform::api::request::{EvaluateRequest, Gathered, WantedCase};
+use crate::platform::api::request::{Gathered, WantedCase};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::body::Body;
@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
 use oracled_actors::platform::caller::carried;
 use oracled_actors::rules::Evaluate;
+use oracled_api::rules::EvaluateRequest;
 use oracled_domain::rules::{Evaluation, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -143,7 +144,9 @@ fn reading(Line { number, text }: Line, settings: &Settings) -> Read {
         Err(problem) => return Read { line: number, id: None, case: Err(problem) },
     };
     match request::parse::<EvaluateRequest>(&text) {
-        Ok(request) => Read { line: number, id: request.id.clone(), case: request.case(settings) },
+        Ok(request) => {
+            Read { line: number, id: request.id.clone(), case: WantedCase::of_text(request, settings) }
+        }
         Err(problem) => {
             let id = request::parse::<Named>(&text).ok().and_then(|named| named.id);
             Read { line: number, id, case: Err(problem) }
