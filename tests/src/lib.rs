@@ -31,15 +31,14 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
 /// The actors that are supervised, in the order in which they are reported.
-pub const ACTORS: [&str; 11] = [
+pub const ACTORS: [&str; 10] = [
     "regen",
     "crosscheck",
     "cache",
-    "rules",
     "rate_limiter",
     "notifier",
     "oracle_health",
-    "verification",
+    "verification_upkeep",
     "ingestion",
     "registry",
     "logger",

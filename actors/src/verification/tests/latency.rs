@@ -9,7 +9,7 @@ use crate::ground::registry::RegisterOntology;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::upstream::oracle_health::Statuses;
-use crate::verification::{Verify, VerifyError};
+use crate::verification::VerifyError;
 use jiff::SignedDuration;
 use oracled_domain::verdict::health::Status;
 use oracled_domain::verification::{CallOutcome, Envelope, EnvelopeKind, Reason, VerifyRequest};
@@ -599,7 +599,7 @@ fn a_decision_that_cannot_be_logged_is_not_told() {
             two_sources(&scene, json!({})).await;
             scene.upstream.plays("live", &[HONEST]);
             scene.world.break_store();
-            let refused = system.verification.ask(Verify { request: request() }).await.expect("it answers");
+            let refused = system.verification.verify(&request()).await;
             assert!(matches!(refused, Err(VerifyError::Commit(_) | VerifyError::Store(_))), "{refused:?}");
             scene.world.mend_store();
         },

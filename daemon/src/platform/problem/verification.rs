@@ -22,7 +22,6 @@ pub(super) fn of_verification(error: VerifyError, told: String) -> Problem {
         VerifyError::Busy => Problem::Overloaded(told),
         VerifyError::Store(error) => error.into(),
         VerifyError::Commit(error) => error.into(),
-        VerifyError::NoAnswer(error) => error.into(),
     }
 }
 
