@@ -225,8 +225,9 @@ impl Jwk {
             }
             (KeyType::Ec, Some(Curve::P256), Some(x), Some(y), None, None) => {
                 let (x, y) = (coordinate(x)?, coordinate(y)?);
-                check_p256(&x, &y)?;
-                Ok(KeyMaterial::P256([&[4], x.as_slice(), &y].concat()))
+                let point = [&[4], x.as_slice(), &y].concat();
+                check_p256(&point)?;
+                Ok(KeyMaterial::P256(point))
             }
             (KeyType::Rsa, None, None, None, Some(n), Some(e)) => {
                 let modulus = bytes(n)?;
