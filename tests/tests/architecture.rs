@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use strum::VariantNames;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -247,7 +248,7 @@ fn readme_names_every_configuration_key_event_and_problem_code() {
             assert!(readme.contains(&format!("`{key}`")), "the README does not name the key {key}");
         }
     }
-    for event in oracled_domain::Event::KINDS {
+    for event in oracled_domain::Event::VARIANTS {
         assert!(readme.contains(&format!("`{event}`")), "the README does not name the event {event}");
     }
     let problems =

@@ -13,6 +13,7 @@ use oracled_domain::Event;
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
+use strum::VariantNames;
 
 /// Shows the audit log: the newest entries, or those that are asked for.
 #[derive(Debug, clap::Args)]
@@ -30,7 +31,7 @@ pub struct Log {
     #[arg(long, value_name = "ID")]
     request: Option<String>,
     /// Only events of this name
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Event::KINDS))]
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Event::VARIANTS))]
     event: Option<String>,
     /// Only entries since then: a time such as 2026-11-20T10:00:00Z, or how long ago, such as 90s, 15m, 2h, 7d
     #[arg(long, value_name = "TIME")]

@@ -7,7 +7,6 @@ mod about;
 mod caller;
 mod crosscheck;
 pub mod ground;
-mod kind;
 mod query;
 mod rules;
 pub mod verification;
@@ -34,6 +33,7 @@ use ground::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
 use verification::{
     DismissalEntry, KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry,
     VerificationEntry, WorkflowEntry,
@@ -51,8 +51,9 @@ pub struct Peer {
 }
 
 /// One thing that happened and must be known later.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Event {
     /// A verdict was judged.
     TmmCrosscheck(CrosscheckEntry),
@@ -105,6 +106,34 @@ pub enum Event {
         verdict_sha256: Option<Sha256Hex>,
         /// By whom.
         peer: Peer,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// A lost verdict is about to be regenerated: written down before the model is asked, so that the limit on
+    /// regenerations holds over a restart.
+    RegenAttempted {
+        /// Whose.
+        session_id: SessionId,
+        /// Of which tier.
+        tier: Tier,
+        /// How it is made.
+        generation: Generation,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// An upstream was asked something.
+    OracleInteraction(Interaction),
+    /// A regenerated verdict was held against the one that was delivered first.
+    RegenDivergenceCheck(DivergenceCheck),
+    /// Regenerations differ from what was delivered more often than chance explains.
+    InfrastructureVariance {
+        /// How often.
+        #[serde(flatten)]
+        variance: Variance,
+        /// The rate that was exceeded.
+        threshold: f64,
+        /// Always `ESCALATION`.
+        level: Severity,
         /// When.
         timestamp: Timestamp,
     },
@@ -163,34 +192,6 @@ pub enum Event {
         verdict_sha256: Option<Sha256Hex>,
         /// By whom.
         peer: Peer,
-        /// When.
-        timestamp: Timestamp,
-    },
-    /// A lost verdict is about to be regenerated: written down before the model is asked, so that the limit on
-    /// regenerations holds over a restart.
-    RegenAttempted {
-        /// Whose.
-        session_id: SessionId,
-        /// Of which tier.
-        tier: Tier,
-        /// How it is made.
-        generation: Generation,
-        /// When.
-        timestamp: Timestamp,
-    },
-    /// An upstream was asked something.
-    OracleInteraction(Interaction),
-    /// A regenerated verdict was held against the one that was delivered first.
-    RegenDivergenceCheck(DivergenceCheck),
-    /// Regenerations differ from what was delivered more often than chance explains.
-    InfrastructureVariance {
-        /// How often.
-        #[serde(flatten)]
-        variance: Variance,
-        /// The rate that was exceeded.
-        threshold: f64,
-        /// Always `ESCALATION`.
-        level: Severity,
         /// When.
         timestamp: Timestamp,
     },
@@ -325,12 +326,12 @@ pub enum Event {
     ReviewOpened(ReviewEntry),
     /// A person has decided.
     ReviewResolved(ResolutionEntry),
-    /// Answers of live sources are not kept any more.
-    KeptAnswersRemoved(KeptRemovedEntry),
     /// A person has taken back what was decided.
     ReviewRevoked(RevocationEntry),
     /// A person has closed a review without deciding anything.
     ReviewDismissed(DismissalEntry),
+    /// Answers of live sources are not kept any more.
+    KeptAnswersRemoved(KeptRemovedEntry),
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.

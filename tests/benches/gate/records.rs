@@ -125,7 +125,7 @@ fn judged(
 fn interaction(session_id: &SessionId, path: GatePath, generation: &Generation, now: Timestamp) -> Event {
     let usage = Usage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
     Event::OracleInteraction(Interaction {
-        execution_id: format!("{}:{session_id}:{}", path.as_str(), now.as_microsecond()),
+        execution_id: format!("{}:{session_id}:{}", path.into_str(), now.as_microsecond()),
         oracle_id: "gemini".into(),
         oracle_version: format!("v1beta/{LOCKED_MODEL}"),
         request_timestamp: now,

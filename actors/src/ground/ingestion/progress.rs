@@ -7,6 +7,7 @@ use oracled_domain::ground::run::{Run, RunState};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use strum::IntoStaticStr;
 use tokio::sync::Notify;
 
 /// How far a run is.
@@ -37,8 +38,9 @@ pub struct RunProgress {
 }
 
 /// What a run is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Phase {
     /// It waits for others.
     Waiting,

@@ -14,6 +14,7 @@ use oracled_domain::{Event, SessionId};
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use serde::Deserialize;
 use std::sync::Arc;
+use strum::VariantNames;
 
 /// The most entries in one answer.
 pub const LIMIT_MAX: usize = 10_000;
@@ -122,8 +123,8 @@ fn understood(asked: Question) -> Result<LogQuery, Problem> {
     let Query(asked) = asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
     let session = asked.session.map(SessionId::try_from).transpose();
     let session = session.map_err(|error| Problem::InvalidSessionId(error.to_string()))?;
-    if let Some(event) = asked.event.as_deref().filter(|event| !Event::KINDS.contains(event)) {
-        let known = Event::KINDS.join(", ");
+    if let Some(event) = asked.event.as_deref().filter(|event| !Event::VARIANTS.contains(event)) {
+        let known = Event::VARIANTS.join(", ");
         return Err(Problem::InvalidRequest(format!("`{event}` is not an event; allowed: {known}")));
     }
     let limit = asked.limit.unwrap_or(LIMIT_DEFAULT);

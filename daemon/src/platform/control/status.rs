@@ -72,7 +72,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Status>, Pr
     let reasons = service.unready();
     let variance = service.system.regen.ask(AskVariance).await?;
     let statuses = service.system.oracle_health.ask(Statuses).await?;
-    let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.as_str()));
+    let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.into_str()));
     let oracles = oracles.collect();
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").into(),

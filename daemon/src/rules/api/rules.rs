@@ -18,6 +18,7 @@ use oracled_domain::Sha256Hex;
 use oracled_domain::rules::{Rule, RuleId};
 use serde::Serialize;
 use std::sync::Arc;
+use strum::VariantArray;
 
 /// The answer of `GET /v1/rules`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -49,11 +50,11 @@ pub struct Registered {
 )]
 pub async fn list(State(service): State<Arc<Service>>) -> Json<Registry> {
     let settings = service.config.rules.settings();
-    let registered = |id: RuleId| {
+    let registered = |id: &RuleId| {
         let rule = id.rule();
-        Registered { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(&id) }
+        Registered { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(id) }
     };
-    let rules = RuleId::ALL.into_iter().map(registered).collect();
+    let rules = RuleId::VARIANTS.iter().map(registered).collect();
     Json(Registry { rules, unsupported_max: settings.unsupported_max })
 }
 

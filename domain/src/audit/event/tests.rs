@@ -239,12 +239,12 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
     events.push(of_ground::of_a_query(timestamp));
     events.extend(of_verification::all(peer));
     events.extend([recovered, started, stopped]);
-    let kinds: Vec<_> = events.iter().map(Event::kind).collect();
-    assert_eq!(kinds, Event::KINDS);
+    let kinds: Vec<_> = events.iter().map(Event::into_str).collect();
+    assert_eq!(kinds, Event::VARIANTS);
     for event in events {
         let line = serde_json::to_string(&event).expect("it serializes");
         assert_eq!(serde_json::from_str::<Event>(&line).expect("it reads back"), event);
-        assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind())), "{line}");
+        assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.into_str())), "{line}");
         assert!(line.contains("\"timestamp\":\"2026-11-20T10:00:00Z\""), "{line}");
     }
 }

@@ -103,8 +103,8 @@ fn index(batch: &mut sled::Batch, entries: Entries<'_>, last_seq: u64, block: u6
             batch.insert([&by_execution(execution_id)[..], &last_seq.to_be_bytes()].concat(), Vec::new());
             execution_before = Some(execution_id);
         }
-        if tip.indexed.insert(event.kind(), block) != Some(block) {
-            batch.insert([&by_event(event.kind())[..], &block.to_be_bytes()].concat(), Vec::new());
+        if tip.indexed.insert(event.into_str(), block) != Some(block) {
+            batch.insert([&by_event(event.into_str())[..], &block.to_be_bytes()].concat(), Vec::new());
         }
     }
 }

@@ -129,6 +129,6 @@ fn envelope_is_rebuilt_from_its_entry_and_an_altered_entry_is_detected() {
 fn what_is_told_of_a_question_has_not_been_decided_without_its_entry() {
     let peer = Peer { uid: 1, gid: 2, pid: None };
     for event in all(peer) {
-        assert_eq!(event.holds_uncommitted(), event.kind() == "source_asked", "{}", event.kind());
+        assert_eq!(event.holds_uncommitted(), event.into_str() == "source_asked", "{}", event.into_str());
     }
 }
