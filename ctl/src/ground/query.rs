@@ -219,7 +219,7 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
     writeln!(
         out,
         "{source}, {}, version {}: {coloured}",
-        metadata.oracle_tier.as_str(),
+        metadata.oracle_tier.into_str(),
         on_one_line(version)
     )?;
     for warning in &response.warnings {

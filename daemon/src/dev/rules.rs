@@ -28,7 +28,7 @@ pub(super) fn steps(before: u64) -> Vec<Step> {
         });
         Step::evaluate(title, &body)
             .logging(&["rules_evaluated"])
-            .expecting(vec![("/verdict", is(came_to.as_str()))])
+            .expecting(vec![("/verdict", is(came_to.into_str()))])
     };
     let (last, known) = FACTS.split_last().unwrap_or((&"", &[]));
     vec![

@@ -110,14 +110,14 @@ impl<W: Write> Screen<W> {
         for oracle in answer.json::<Vec<HealthStatus>>().unwrap_or_default() {
             let HealthStatus { status, consecutive_failures, last_error, .. } = &oracle;
             let last = last_error.as_ref().map(|error| format!(", the last: {error}")).unwrap_or_default();
-            let status = format!("{}, {consecutive_failures} failures in a row{last}", status.as_str());
+            let status = format!("{}, {consecutive_failures} failures in a row{last}", status.into_str());
             self.field(oracle.oracle_id.as_str(), &status)?;
         }
         if let Ok(ChangesPage { changes, .. }) = answer.json() {
             let kinds: BTreeSet<_> = changes.iter().map(|change| change.kind).collect();
             for kind in kinds {
                 let count = changes.iter().filter(|change| change.kind == kind).count();
-                self.field(kind.as_str(), &count.to_string())?;
+                self.field(kind.into_str(), &count.to_string())?;
             }
         }
         Ok(())

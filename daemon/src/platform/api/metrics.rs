@@ -236,7 +236,7 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
     for oracle in oracles {
         for status in Status::ALL {
             let (id, value) = (&oracle.oracle_id, u64::from(status == oracle.status));
-            let status = status.as_str();
+            let status = status.into_str();
             writeln!(body, "oracled_oracle_circuit_state{{oracle=\"{id}\",status=\"{status}\"}} {value}")?;
         }
     }

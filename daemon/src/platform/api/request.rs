@@ -311,10 +311,10 @@ pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
 pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
     let unknown = |word: &str| {
         let given: String = word.chars().take(40).collect();
-        let allowed = Label::ALL.map(Label::as_str).join(", ");
+        let allowed = Label::ALL.map(<&str>::from).join(", ");
         Problem::InvalidRequest(format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"))
     };
-    word.map(|word| Label::exactly(&word).ok_or_else(|| unknown(&word))).transpose()
+    word.map(|word| word.parse().map_err(|_| unknown(&word))).transpose()
 }
 
 /// The e-mail address `text`.

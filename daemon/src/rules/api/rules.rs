@@ -18,6 +18,7 @@ use oracled_actors::rules::Evaluate;
 use oracled_api::rules::{RegisteredRule, RulesResponse};
 use oracled_domain::rules::RuleId;
 use std::sync::Arc;
+use strum::VariantArray;
 
 /// The rules that there are, and what is configured of them.
 #[utoipa::path(
@@ -27,11 +28,11 @@ use std::sync::Arc;
 )]
 pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
     let settings = service.config.rules.settings();
-    let registered = |id: RuleId| {
+    let registered = |id: &RuleId| {
         let rule = id.rule();
-        RegisteredRule { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(&id) }
+        RegisteredRule { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(id) }
     };
-    let rules = RuleId::ALL.into_iter().map(registered).collect();
+    let rules = RuleId::VARIANTS.iter().map(registered).collect();
     Json(RulesResponse { rules, unsupported_max: settings.unsupported_max })
 }
 

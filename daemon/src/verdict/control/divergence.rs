@@ -8,8 +8,8 @@ use axum::extract::State;
 use jiff::Timestamp;
 use oracled_actors::verdict::regen::AskVariance;
 use oracled_api::verdict::{DivergenceParams, DivergenceResponse};
-use oracled_domain::{Event, EventKind};
 use oracled_domain::verdict::divergence::DivergenceTable;
+use oracled_domain::{Event, EventKind};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
 
