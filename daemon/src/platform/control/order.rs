@@ -6,6 +6,7 @@ use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::platform::caller::carried;
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::{Event, EventKind, Peer};
 use std::fmt::Display;
 
@@ -18,7 +19,9 @@ pub(crate) const PATHS: &str =
 pub(crate) async fn act<T: Send + 'static>(
     action: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> Result<T, Problem> {
-    tokio::spawn(carried(action)).await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
+    tokio::spawn(carried(action))
+        .await
+        .unwrap_or_else(|error| Err(Problem::new(ProblemCode::InternalError, error.to_string())))
 }
 
 /// What a path names.
@@ -26,8 +29,8 @@ pub(crate) fn named<T: TryFrom<String, Error: Display>>(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<T, Problem> {
     // escapes that are no UTF-8
-    let Path(name) = path.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
-    T::try_from(name).map_err(|error| Problem::InvalidRequest(error.to_string()))
+    let Path(name) = path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+    T::try_from(name).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))
 }
 
 /// Commits the entry of a control message that changes something.

@@ -3,6 +3,7 @@
 mod batch;
 
 pub use batch::*;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateRequest;
 
 use crate::platform::api::held::document;
@@ -58,7 +59,9 @@ pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Re
     let room = held::room_for(body.bytes() + held.bytes(), &service).await?;
     let rules = service.system.rules.clone();
     let mut evaluations = service.work(async move { Ok(rules.ask(Evaluate(vec![case])).await??) }).await?;
-    let evaluation = evaluations.pop().ok_or_else(|| Problem::Internal("no evaluation came back".into()))?;
+    let evaluation = evaluations
+        .pop()
+        .ok_or_else(|| Problem::new(ProblemCode::InternalError, "no evaluation came back"))?;
     let json = serde_json::to_vec(&evaluation).expect("an evaluation is plain data with string keys");
     Ok(document(StatusCode::OK, Held::new(json, Some(room))))
 }
