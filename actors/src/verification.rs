@@ -22,7 +22,6 @@ pub use revoking::{Revoke, RevokeError};
 
 use crate::audit::logger::{CommitError, Log};
 use crate::ground::queries::Queries;
-use crate::ground::registry::Desk;
 use crate::platform::caller::carried;
 use crate::platform::clock::{Clock, stopwatch};
 use crate::platform::door::{Door, NoAnswer};
@@ -141,11 +140,6 @@ impl Verification {
 }
 
 impl Verifier {
-    /// What a change of a review needs: it is decided and committed as often as others have changed it meanwhile.
-    fn desk(&self) -> Desk {
-        Desk { store: self.store.clone(), log: self.doors.log.clone(), clock: self.clock.clone() }
-    }
-
     /// Has the sources of all workflows counted and watched: how they are doing is told before anybody asks them, too.
     fn expect_all(self: &Arc<Self>) {
         let workflows = match self.store.workflows() {

@@ -16,6 +16,7 @@ pub use documents::{RegisterOntology, RegisterPipeline, Registered};
 pub use sources::{Invalidate, RegisterSource, Review, ReviewSource, SetFreshness};
 pub use workflows::{RegisterWorkflow, check_workflow};
 
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::ground::pull::Puller;
 use crate::platform::clock::Clock;
@@ -32,11 +33,8 @@ use oracled_domain::ground::source::{BadSource, Registration, SourceRegistryEntr
 use oracled_domain::verification::adapter::BadAdapter;
 use oracled_domain::verification::workflow::BadWorkflow;
 use oracled_store::ground::state::SourceState;
-use oracled_store::{Expect, Record, Store, StoreError};
+use oracled_store::{Expect, Store, StoreError};
 use std::sync::Arc;
-
-/// What is changed by somebody else while it is decided about is read anew so many times.
-const ATTEMPTS: usize = 8;
 
 /// Why nothing was registered or changed.
 #[derive(Debug, thiserror::Error)]
@@ -145,14 +143,6 @@ pub(crate) struct Desk {
     pub(crate) clock: Clock,
 }
 
-/// What a decision comes to.
-pub(crate) enum Decided<T> {
-    /// It is so already.
-    Already(T),
-    /// This is to be committed.
-    Change(T, Record),
-}
-
 impl Registry {
     pub(crate) const fn new(
         desk: Desk,
@@ -165,33 +155,13 @@ impl Registry {
 }
 
 impl Desk {
-    /// Decides and commits, as often as what was decided upon has changed meanwhile. Whether there was a change comes with
-    /// what it has come to.
+    /// Decides and commits. Returns the result of the decision, and whether there was a commit.
     pub(crate) async fn change<T>(
         &self,
-        decide: impl FnMut(&Self) -> Result<Decided<T>, RegistryError>,
+        mut decide: impl FnMut(&Self) -> Result<Decided<T>, RegistryError>,
     ) -> Result<(T, bool), RegistryError> {
-        self.change_or(decide).await
-    }
-
-    /// The same for those who have errors of their own.
-    pub(crate) async fn change_or<T, E: From<CommitError>>(
-        &self,
-        mut decide: impl FnMut(&Self) -> Result<Decided<T>, E>,
-    ) -> Result<(T, bool), E> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let (result, record) = match decide(self)? {
-                Decided::Already(result) => return Ok((result, false)),
-                Decided::Change(result, record) => (result, record),
-            };
-            match self.log.commit(record).await {
-                Ok(_) => return Ok((result, true)),
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let (result, receipt) = self.log.decide_and_commit(|| decide(self)).await?;
+        Ok((result, receipt.is_some()))
     }
 
     pub(crate) fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, RegistryError> {

@@ -16,6 +16,7 @@ pub use refuse::Refuse;
 pub use register::{Register, Registered};
 pub use steer::{Correct, Corrected, Remove};
 
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::clock::Clock;
 use crate::platform::door::Door;
@@ -33,8 +34,6 @@ use std::sync::Arc;
 const ENTRY_BYTES: u64 = 256;
 /// The size by which the number of entries that fit is guessed.
 const TYPICAL_BYTES: u64 = 2048;
-/// A decision whose rows keep changing is taken anew so many times.
-const ATTEMPTS: usize = 8;
 
 /// A delivered verdict, as the document that answers for it.
 #[derive(Debug)]
@@ -144,11 +143,9 @@ fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<Cached>, ByBytes> {
 
 async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<bool, CacheError> {
     let Purge { session_id, peer } = purge;
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
+    let purged = log.decide_and_commit(|| {
         let Some((verdict_sha256, revision)) = store.verdict_for_removal(&session_id)? else {
-            return Ok(false);
+            return Ok(Decided::Already(false));
         };
         let purged =
             Event::new(clock.now(), session_id.clone(), EventKind::VerdictPurged { verdict_sha256, peer });
@@ -158,12 +155,9 @@ async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<boo
             writes: vec![Write::RemoveVerdict(session_id.clone())],
             ..Record::default()
         };
-        match log.commit(record).await {
-            Ok(_) => return Ok(true),
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+        Ok::<_, CacheError>(Decided::Change(true, record))
+    });
+    Ok(purged.await?.0)
 }
 
 /// Has the cache let go of what it holds in memory for a session, behind a change of the store: a read since the change

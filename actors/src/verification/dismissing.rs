@@ -2,8 +2,8 @@
 
 use super::case::Closed;
 use super::{Verification, Verifier};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::audit::event::verification::DismissalEntry;
 use oracled_domain::verification::review::{BadResolution, Dismissal, Dismissed, ReviewState};
@@ -46,8 +46,9 @@ pub enum DismissError {
 impl Verifier {
     async fn dismiss(&self, message: &Dismiss) -> Result<ReviewState, DismissError> {
         let (state, _) = self
-            .desk()
-            .change_or(|_| {
+            .doors
+            .log
+            .decide_and_commit(|| {
                 let (state, record) = self.dismissed(message)?;
                 Ok::<_, DismissError>(Decided::Change(state, record))
             })

@@ -3,7 +3,7 @@
 use super::asking::Came;
 use super::pending::Promise;
 use super::{Verifier, VerifyError};
-use crate::audit::logger::CommitError;
+use crate::audit::commit_loop;
 use crate::platform::clock::stopwatch;
 use oracled_domain::audit::event::verification::{ReviewEntry, SourceAskedEntry, VerificationEntry};
 use oracled_domain::ground::id::{SourceId, WorkflowId};
@@ -30,9 +30,7 @@ use tokio::time::{Instant, timeout_at};
 const DECIDING: Duration = Duration::from_millis(20);
 /// It is never more than this part of the budget.
 const DECIDING_PART: u32 = 10;
-/// A subject that others change while it is decided about is read anew so many times.
-const ATTEMPTS: usize = 8;
-/// After so many of them a decision does without what would be kept of answers: others keep theirs.
+/// After so many attempts to commit a decision, it does without what would be kept of answers: others keep theirs.
 const ATTEMPTS_TO_KEEP: usize = 4;
 /// So much of a digest is part of an execution's name, in characters.
 const TAG_CHARS: usize = 10;
@@ -232,22 +230,19 @@ impl Verifier {
         began: Instant,
     ) -> Result<Arc<Envelope>, VerifyError> {
         let mut attempt = 0;
-        loop {
+        let settled = self.doors.log.decide_and_commit(|| {
             attempt += 1;
-            let record = self.record(&decided, beside, attempt <= ATTEMPTS_TO_KEEP)?;
-            match self.doors.log.commit(record).await {
-                Ok(_) => {
-                    let Decided { inputs, envelope, .. } = decided;
-                    let opened = envelope.review_id.as_ref() == Some(&envelope.execution_id);
-                    self.metrics.verifying.decided(&inputs, &envelope, opened, began.elapsed());
-                    return Ok(Arc::new(envelope));
-                }
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
-                    decided = self.decided(decided.inputs, &beside.came, began)?;
-                }
-                Err(error) => return Err(error.into()),
+            if attempt > 1 {
+                decided = self.decided(decided.inputs.clone(), &beside.came, began)?;
             }
-        }
+            let record = self.record(&decided, beside, attempt <= ATTEMPTS_TO_KEEP)?;
+            Ok::<_, VerifyError>(commit_loop::Decided::Change((), record))
+        });
+        settled.await?;
+        let Decided { inputs, envelope, .. } = decided;
+        let opened = envelope.review_id.as_ref() == Some(&envelope.execution_id);
+        self.metrics.verifying.decided(&inputs, &envelope, opened, began.elapsed());
+        Ok(Arc::new(envelope))
     }
 
     /// What makes a decision durable, with what is kept of answers where it `keeps` that.

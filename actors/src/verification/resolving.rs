@@ -2,8 +2,8 @@
 
 use super::case::{Case, Closed};
 use super::{Verification, Verifier};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::ResolutionEntry;
@@ -62,8 +62,9 @@ impl Verifier {
     async fn resolve(&self, message: &Resolve) -> Result<ReviewState, ResolveError> {
         let mut resolved = 0;
         let (state, _) = self
-            .desk()
-            .change_or(|_| {
+            .doors
+            .log
+            .decide_and_commit(|| {
                 let (state, record) = self.resolved(message)?;
                 resolved = record.events.len() as u64;
                 Ok::<_, ResolveError>(Decided::Change(state, record))

@@ -2,8 +2,8 @@
 
 use super::case::{Case, Closed};
 use super::{Verification, Verifier};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::RevocationEntry;
@@ -69,8 +69,9 @@ impl Verifier {
     async fn revoke(&self, message: &Revoke) -> Result<ReviewState, RevokeError> {
         message.revocation.check()?;
         let (state, _) = self
-            .desk()
-            .change_or(|_| {
+            .doors
+            .log
+            .decide_and_commit(|| {
                 let (state, record) = self.revoked(message)?;
                 Ok::<_, RevokeError>(Decided::Change(state, record))
             })

@@ -39,6 +39,20 @@ impl SourceChecks {
     }
 }
 
+/// Runs `action` to its end in a task of its own: hyper drops the future of a handler when its client disconnects, which must
+/// not separate a change from its entry. A panic fails only this request.
+///
+/// # Errors
+/// `Internal` if the action panicked.
+pub(crate) fn act<T: Send + 'static>(
+    action: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> impl Future<Output = Result<T, Problem>> {
+    let acted = tokio::spawn(carried(action));
+    async move {
+        acted.await.unwrap_or_else(|error| Err(Problem::new(ProblemCode::InternalError, error.to_string())))
+    }
+}
+
 /// The running daemon, as its handlers see it.
 #[derive(Debug)]
 pub struct Service {
@@ -136,13 +150,12 @@ impl Service {
             return Err(Problem::draining());
         }
         let place = place?;
-        // a future of its own: hyper drops the handler's when the client goes away
-        let worked = tokio::spawn(carried(async move {
+        act(async move {
             let done = work.await;
             drop(place);
             done
-        }));
-        worked.await.unwrap_or_else(|error| Err(Problem::new(ProblemCode::InternalError, error.to_string())))
+        })
+        .await
     }
 
     /// How much is in flight.

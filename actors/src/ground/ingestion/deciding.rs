@@ -5,7 +5,7 @@ use super::flight::{Changed, behind, changed, fly};
 use super::flights::Holder;
 use super::progress::Progress;
 use super::{IngestionError, Shop};
-use crate::ground::registry::{Desk, RegistryError};
+use crate::ground::registry::RegistryError;
 use crate::platform::caller::carried;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::run::{Run, RunCounts, RunDecision, RunState, UndoneRun, undo_run_id};
@@ -45,8 +45,8 @@ pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
         return Err(IngestionError::NotHeld { run_id: known.run_id, state: known.state });
     }
     let desk = shop.desk();
-    let begun = desk.change_or(|desk| {
-        changed(desk, &run.oracle_id.clone(), |source| {
+    let begun = shop.log.decide_and_commit(|| {
+        changed(&desk, &run.oracle_id.clone(), |source| {
             shop.held(&run.run_id)?;
             (run.number, run.invalidation_count) = (source.next_number(), source.invalidation_count);
             let timestamp = shop.clock.now();
@@ -73,11 +73,11 @@ pub(super) async fn discard(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
     let mut run = shop.held(&wanted.run_id)?;
     (run.state, run.decision) = (RunState::Discarded, Some(shop.decision(&wanted)));
     run.ended_at = Some(shop.clock.now());
-    let close = |desk: &Desk| {
+    let close = || {
         shop.held(&wanted.run_id)?;
-        shop.closed(desk, &run, Some(wanted.peer))
+        shop.closed(&shop.desk(), &run, Some(wanted.peer))
     };
-    shop.desk().change_or(close).await?;
+    shop.log.decide_and_commit(close).await?;
     shop.metrics.ingesting.decided(&run);
     shop.let_go(&run).await;
     Ok(run)
@@ -127,8 +127,8 @@ pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Ingesti
     }
     (run.counts, run.rows) = (staged.counts.clone(), Some(staged.rows.clone()));
     let desk = shop.desk();
-    let committed = desk.change_or(|desk| {
-        changed(desk, &run.oracle_id, |source| {
+    let committed = shop.log.decide_and_commit(|| {
+        changed(&desk, &run.oracle_id, |source| {
             let files = source.files.clone();
             let completed = completed(&run, release.clone(), staged.rows.clone());
             let source = source.with_completed(completed, Vec::new(), files);

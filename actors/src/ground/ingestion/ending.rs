@@ -5,8 +5,9 @@ use super::flight::{Changed, behind, changed, held_again};
 use super::progress::Progress;
 use super::reading::Outcome;
 use super::{IngestionError, Shop};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::{Decided, Desk, Ready, policy_of};
+use crate::ground::registry::{Desk, Ready, policy_of};
 use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::run::GateBreach;
@@ -255,17 +256,17 @@ impl Shop {
         let mut is_perhaps_there = false;
         loop {
             let desk = self.desk();
-            let ended = desk.change_or(|desk| self.unless_ended(run_id, || end(desk)));
+            let ended = self.log.decide_and_commit(|| self.unless_ended(run_id, || end(&desk)));
             match ended.await {
                 Err(IngestionError::Commit(CommitError::Unavailable(cause))) => {
                     tracing::warn!(%run_id, cause, "a run's end waits until the log takes it");
                 }
                 // what seemed to fail is there, unless it was cancelled meanwhile
-                Ok((_, false)) if is_perhaps_there => {
+                Ok((_, None)) if is_perhaps_there => {
                     let run = self.store.run(run_id)?;
                     return Ok(run.is_some_and(|(run, _)| run.state != RunState::Cancelled));
                 }
-                ended => return Ok(ended?.1),
+                ended => return Ok(ended?.1.is_some()),
             }
             is_perhaps_there = true;
             sleep(END_PAUSE).await;

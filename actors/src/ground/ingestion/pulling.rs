@@ -11,8 +11,9 @@ pub(super) use refresh::refresh;
 use super::archiving::{ARCHIVING, Archiving, NotArchived};
 use super::flight::begin;
 use super::{Begin, Begun, IngestionError, Shop};
+use crate::audit::commit_loop::Decided;
 use crate::ground::pull::{Answer, PullError, PullRequest, Pulled, Validators};
-use crate::ground::registry::{Confirmation, Decided, Ready, RegistryError, as_read};
+use crate::ground::registry::{Confirmation, Ready, RegistryError, as_read};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use oracled_domain::audit::event::ground::{
@@ -167,17 +168,16 @@ impl Shop {
     /// Commits that a pull has begun, or has ended, with its entry.
     async fn note_pull(&self, wanted: &Wanted, last: LastPull, event: Event) -> Result<(), IngestionError> {
         let pipeline_id = &wanted.pipeline_id;
-        let desk = self.desk();
-        let changed = desk.change(|desk| {
+        let changed = self.log.decide_and_commit(|| {
             let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
-            let (registered, revision) = desk.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
+            let (registered, revision) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
             let record = Record {
                 expect: as_read(RowKey::Pipeline(pipeline_id.clone()), Some(revision)),
                 events: vec![event.clone()],
                 writes: vec![Write::PutPipeline(RegisteredPipeline { last_pull: Some(last), ..registered })],
                 ..Record::default()
             };
-            Ok(Decided::Change((), record))
+            Ok::<_, RegistryError>(Decided::Change((), record))
         });
         Ok(changed.await.map(drop)?)
     }

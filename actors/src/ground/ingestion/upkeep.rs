@@ -3,7 +3,8 @@
 use super::archiving::ARCHIVING;
 use super::flights::Holder;
 use super::{IngestionError, Proceed, Shop, Verify};
-use crate::ground::registry::{Decided, RegistryError, as_read};
+use crate::audit::commit_loop::Decided;
+use crate::ground::registry::{RegistryError, as_read};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::check::CheckProgress;
@@ -234,7 +235,7 @@ impl Shop {
         change: impl Fn(SourceState) -> SourceState,
     ) -> Result<(), IngestionError> {
         let desk = self.desk();
-        let changed = desk.change_or(|desk| {
+        let changed = self.log.decide_and_commit(|| {
             let (source, revision) = desk.source(oracle_id)?;
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),

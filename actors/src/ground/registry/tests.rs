@@ -9,6 +9,7 @@ use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::run::{Run, RunState};
 use oracled_domain::ground::source::Registration;
 use oracled_domain::{Event, EventKind};
+use oracled_store::Record;
 use oracled_store::{RowKey, Write};
 use serde_json::{Value as Json, json};
 

@@ -3,7 +3,8 @@
 use super::find::{known, queued, wake};
 use super::refuse::{in_force, refusal_key, take_over};
 use super::session_record::address_change;
-use super::{ATTEMPTS, Cache, CacheError, Cached, Known};
+use super::{Cache, CacheError, Cached, Known};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::caller::uid;
 use crate::platform::clock::Clock;
@@ -109,36 +110,34 @@ async fn admit(
         let stored = || Ok(store.verdict(&admit.session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
         known(&store, &admit.session_id, admit.approved.tier(), &admit.query, stored)
     };
-    // whoever hands one in has asked before and been told that there is nothing; if that has changed, or a session
-    // is there, the journal refuses the record
-    let (mut there, mut session) =
-        if admit.path == GatePath::Regen { look()? } else { (Known::Nothing(None), None) };
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
+    // The caller has already looked a submitted verdict up. If that has changed since, the record is stale.
+    let mut looked = (admit.path != GatePath::Regen).then_some((Known::Nothing(None), None));
+    let admitted = log.decide_and_commit(|| {
+        let (there, session) = looked.take().map_or_else(&look, Ok)?;
         let (kept, refusal_revision) =
             in_force(&store, &admit.session_id, session.as_ref().map(|(session, _)| session))?;
         let foreign = session.as_ref().is_some_and(|(session, _)| session.is_foreign_to(uid()));
+        let stale = || CommitError::Stale(RowKey::Session(admit.session_id.clone()));
         let seen = match there {
-            // a verdict is regenerated for whoever reads it, and only for a session that is known
+            // a verdict is regenerated for a reader, and only for a session that is known
             Known::Nothing(_) if admit.path == GatePath::Regen && session.is_none() => {
-                return Err(CommitError::Stale(RowKey::Session(admit.session_id)).into());
+                return Err(stale().into());
             }
             Known::Nothing(_) if admit.path != GatePath::Regen && foreign => {
                 Some(Admission::Mismatch(Mismatch::Owner))
             }
-            // it was not judged by what its session is to be checked against by now: whoever asks again has it so
+            // it was not judged by the check that its session has now: the next request judges it so
             Known::Nothing(_) if kept.is_some_and(|kept| !admit.is_checked_against(&kept)) => {
-                return Err(CommitError::Stale(RowKey::Session(admit.session_id)).into());
+                return Err(stale().into());
             }
             Known::Nothing(_) => None,
-            // it was judged, so its entry is due, whatever becomes of it
+            // it was judged, so its entry is due in any case
             Known::Cached(cached) => Some(Admission::Replayed(cached)),
             Known::Mismatch(mismatch) => Some(Admission::Mismatch(mismatch)),
         };
         if let Some(seen) = seen {
-            log.commit(Made::record(admit.made.as_ref(), admit.judged)).await?;
-            return Ok(seen);
+            let record = Made::record(admit.made.as_ref(), admit.judged.clone());
+            return Ok(Decided::Change((seen, None), record));
         }
         let mails = notifier.is_some();
         let Delivered { mut record, delivery, check, mail_id } =
@@ -146,22 +145,19 @@ async fn admit(
         if session.is_none() {
             take_over(&mut record, refusal_key(&admit.session_id), refusal_revision);
         }
-        match log.commit(record).await {
-            Ok(_) => {
-                wake(notifier.as_ref(), mail_id);
-                let cached = Arc::new(Delivery::clone(&delivery).into());
-                return Ok(match check {
-                    Some(check) => {
-                        metrics.making.compared(&check);
-                        Admission::Regenerated(cached, check)
-                    }
-                    None => Admission::Stored(cached),
-                });
-            }
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => (there, session) = look()?,
-            Err(error) => return Err(error.into()),
-        }
+        let cached = Arc::new(Delivery::clone(&delivery).into());
+        let admission = match check {
+            Some(check) => Admission::Regenerated(cached, check),
+            None => Admission::Stored(cached),
+        };
+        Ok::<_, CacheError>(Decided::Change((admission, mail_id), record))
+    });
+    let ((admission, mail_id), _) = admitted.await?;
+    wake(notifier.as_ref(), mail_id);
+    if let Admission::Regenerated(_, check) = &admission {
+        metrics.making.compared(check);
     }
+    Ok(admission)
 }
 
 /// The record of a delivery: how the verdict was made and judged, the verdict, how far it is from the first one if

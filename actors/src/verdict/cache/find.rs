@@ -2,8 +2,9 @@
 
 use super::refuse::in_force;
 use super::session_record::{address_change, kept, registered};
-use super::{ATTEMPTS, Cache, CacheError, Cached, forget};
-use crate::audit::logger::{CommitError, Log};
+use super::{Cache, CacheError, Cached, forget};
+use crate::audit::commit_loop::Decided;
+use crate::audit::logger::Log;
 use crate::platform::caller::uid;
 use crate::platform::clock::Clock;
 use crate::platform::door::Door;
@@ -84,65 +85,59 @@ struct Deliverer {
 impl Deliverer {
     /// Delivers the cached verdict of a session, and hands it back as it is cached then.
     async fn deliver(&self, find: &Find) -> Result<Known, CacheError> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
+        let delivered = self.log.decide_and_commit(|| {
+            let already = |known| Ok::<_, CacheError>(Decided::Already((known, None)));
             let Some((session, session_revision)) = self.store.session(&find.session_id)? else {
-                return Ok(Known::Nothing(None));
+                return already(Known::Nothing(None));
             };
             let Some((delivery, verdict_revision)) = self.store.verdict(&find.session_id)? else {
-                return Ok(Known::Nothing(find.check.clone().or(session.check)));
+                return already(Known::Nothing(find.check.clone().or(session.check)));
             };
             if session.delivered_sha256.is_none()
                 && find.check.is_some()
                 && delivery.evaluation_sha256.is_none()
             {
-                return Ok(Known::Mismatch(Mismatch::Facts));
+                return already(Known::Mismatch(Mismatch::Facts));
             }
             if !is_news(&session, find.customer_email.as_ref()) {
-                return Ok(Known::Cached(Arc::new(delivery.into())));
+                return already(Known::Cached(Arc::new(delivery.into())));
             }
             if session.is_foreign_to(uid()) {
-                return Ok(Known::Mismatch(Mismatch::Owner));
+                return already(Known::Mismatch(Mismatch::Owner));
             }
             let (mut record, delivery, mail) = self.delivered(&session, delivery, find, self.clock.now())?;
             record.expect = vec![
                 Expect { row: RowKey::Session(find.session_id.clone()), revision: Some(session_revision) },
                 Expect { row: RowKey::Verdict(find.session_id.clone()), revision: Some(verdict_revision) },
             ];
-            match self.log.commit(record).await {
-                Ok(_) => {
-                    wake(self.notifier.as_ref(), mail);
-                    return Ok(Known::Cached(Arc::new(Delivery::clone(&delivery).into())));
-                }
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+            let known = Known::Cached(Arc::new(Delivery::clone(&delivery).into()));
+            Ok(Decided::Change((known, mail), record))
+        });
+        let ((known, mail), _) = delivered.await?;
+        wake(self.notifier.as_ref(), mail);
+        Ok(known)
     }
 
     /// Has a session that is known keep the check that it is asked for with.
     async fn keep_check(&self, find: &Find) -> Result<Known, CacheError> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
+        let kept = self.log.decide_and_commit(|| {
             let stored =
                 || Ok(self.store.verdict(&find.session_id)?.map(|(stored, _)| Arc::new(stored.into())));
             let (known, session) = known(&self.store, &find.session_id, find.tier, &find.query, stored)?;
-            let (Known::Nothing(_), Some((session, revision))) = (&known, session) else { return Ok(known) };
+            let (Known::Nothing(_), Some((session, revision))) = (&known, session) else {
+                return Ok::<_, CacheError>(Decided::Already(known));
+            };
             if session.is_foreign_to(uid()) {
-                return Ok(Known::Mismatch(Mismatch::Owner));
+                return Ok(Decided::Already(Known::Mismatch(Mismatch::Owner)));
             }
             if session.check == find.check {
-                return Ok(known);
+                return Ok(Decided::Already(known));
             }
             let session = Session { check: find.check.clone(), ..session };
-            match self.log.commit(kept(&session, Some(revision), self.clock.now())).await {
-                Ok(_) => return Ok(Known::Nothing(find.check.clone())),
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+            let record = kept(&session, Some(revision), self.clock.now());
+            Ok(Decided::Change(Known::Nothing(find.check.clone()), record))
+        });
+        Ok(kept.await?.0)
     }
 
     fn delivered(

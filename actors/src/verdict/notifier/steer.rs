@@ -3,6 +3,7 @@
 use super::attempt::End;
 use super::in_flight::Taken;
 use super::{Ended, Notifier};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::clock::Clock;
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
@@ -13,9 +14,6 @@ use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::future::ready;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
-
-/// A mail that is replaced while it is decided about is read anew so many times.
-const ATTEMPTS: usize = 8;
 
 /// Why an administrator did not get what was asked for. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
@@ -134,9 +132,7 @@ impl Order {
         (store, log, clock): (Store, Log, Clock),
     ) -> Result<(Standing, End), OutboxError> {
         let mail_id = &taken.mail_id;
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
+        let done = log.decide_and_commit(|| {
             let unknown = || OutboxError::Unknown(mail_id.clone());
             let now = clock.now();
             let (was_dead, revision, (event, write, standing)) = match self {
@@ -155,12 +151,9 @@ impl Order {
                 writes: vec![write],
                 ..Record::default()
             };
-            match log.commit(record).await {
-                Ok(_) => return Ok((standing, self.end(was_dead, now))),
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+            Ok::<_, OutboxError>(Decided::Change((standing, self.end(was_dead, now)), record))
+        });
+        Ok(done.await?.0)
     }
 
     const fn end(self, was_dead: bool, now: Timestamp) -> End {

@@ -4,9 +4,9 @@
 
 use super::pipeline;
 use crate::platform::api::request::{QueryParams, discard};
-use crate::platform::control::order::{act, named};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};

@@ -5,9 +5,9 @@
 
 use crate::platform::api::request::Unasked;
 use crate::platform::control::document::Document;
-use crate::platform::control::order::{act, named};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};

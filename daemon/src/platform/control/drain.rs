@@ -1,9 +1,9 @@
 //! `POST /v1/drain`: rejects new work before a stop, or accepts it again.
 
-use super::order::{act, audit};
+use super::order::audit;
 use crate::platform::api::request::JsonBody;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::ground::ingestion;

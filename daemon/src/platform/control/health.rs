@@ -1,9 +1,9 @@
 //! `POST /v1/health/oracles/{oracle_id}`: opens or closes an oracle's circuit, or probes it now.
 
-use super::order::{act, named};
+use super::order::named;
 use crate::platform::api::request::JsonBody;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};

@@ -1,9 +1,9 @@
 //! `/v1/log-level`: what the service's own log tells.
 
-use super::order::{act, audit};
+use super::order::audit;
 use crate::platform::api::request::JsonBody;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use crate::platform::telemetry;
 use axum::extract::State;
 use axum::{Extension, Json};

@@ -1,28 +1,16 @@
 //! Helpers that the control handlers share.
 
-use crate::platform::problem::Problem;
+use crate::platform::problem::{Problem, ProblemCode};
 use crate::platform::service::Service;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use oracled_actors::audit::logger::CommitError;
-use oracled_actors::platform::caller::carried;
-use oracled_api::base::problem::ProblemCode;
 use oracled_domain::{Event, EventKind, Peer};
 use std::fmt::Display;
 
 /// Where the paths of the administrators' socket are listed.
 pub(crate) const PATHS: &str =
     "the README's \"Steering it\", or ask by `oraclectl`: this is the administrators' socket";
-
-/// Does what a control message asks for, to its end, whatever becomes of the administrator who waits for it: the
-/// entry, and what it speaks of, must not be parted because hyper drops a handler whose client has gone.
-pub(crate) async fn act<T: Send + 'static>(
-    action: impl Future<Output = Result<T, Problem>> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::spawn(carried(action))
-        .await
-        .unwrap_or_else(|error| Err(Problem::new(ProblemCode::InternalError, error.to_string())))
-}
 
 /// What a path names.
 pub(crate) fn named<T: TryFrom<String, Error: Display>>(

@@ -1,10 +1,10 @@
 //! `POST /v1/reload`, and SIGHUP: opens `oracle_log.jsonl` anew and puts the configured log level in force.
 
-use super::order::{act, audit};
+use super::order::audit;
 use crate::platform::api::request::Unasked;
 use crate::platform::config::{Config, Flags};
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_api::base::problem::ProblemCode;

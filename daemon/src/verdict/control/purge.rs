@@ -1,9 +1,8 @@
 //! `DELETE /v1/verdicts/{session_id}`: removes the cached verdict of one session.
 
 use crate::platform::api::request::SessionInPath;
-use crate::platform::control::order::act;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::cache::Purge;

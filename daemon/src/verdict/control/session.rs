@@ -1,9 +1,8 @@
 //! `/v1/sessions/{session_id}`: show, correct or remove one session.
 
 use crate::platform::api::request::{self, JsonBody, SessionInPath};
-use crate::platform::control::order::act;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::cache::{Correct, Corrected, Remove};

@@ -1,9 +1,9 @@
 //! `/v1/workflows`: whom to ask about what, how conflicts are settled, and how long to wait.
 
 use crate::platform::control::document::{Document, check_named, registered};
-use crate::platform::control::order::{act, named};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
