@@ -5,7 +5,6 @@ use oracled_domain::ground::run::RunProgress;
 use oracled_domain::ground::run::{Run, RunState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use strum::IntoStaticStr;
 use tokio::sync::Notify;
 
 /// What is shared with whoever asks.

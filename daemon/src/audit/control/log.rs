@@ -13,7 +13,6 @@ use oracled_api::base::pieces::{Pieces, Sender};
 use oracled_domain::{EventKind, SessionId};
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use std::sync::Arc;
-use strum::VariantNames;
 
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
