@@ -14,7 +14,6 @@ use oracled_domain::EventKind;
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
-use strum::VariantNames;
 
 /// Shows the audit log: the newest entries, or those that are asked for.
 #[derive(Debug, clap::Args)]

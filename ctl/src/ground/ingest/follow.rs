@@ -1,6 +1,6 @@
 //! A run that is watched until it ends.
 
-use super::{seen, show};
+use super::seen;
 use crate::base::error::CtlError;
 use crate::base::options::Options;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -6,8 +6,8 @@ use oracled_api::ground::RunReport;
 use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::rejection::Rule;
 use oracled_domain::ground::run::Effect;
+use oracled_domain::ground::run::RunProgress;
 use oracled_domain::ground::run::{AxisFill, Run, RunDecision};
-use oracled_domain::ground::run::{RunPhase, RunProgress};
 use std::collections::BTreeMap;
 use std::io::Write;
 
