@@ -2,7 +2,6 @@
 
 pub(crate) mod document;
 pub(crate) mod error;
-pub(crate) mod fit;
 pub(crate) mod given;
 pub(crate) mod input;
 pub(crate) mod lines;

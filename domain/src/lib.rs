@@ -4,6 +4,8 @@
 //! decision depends on comes in as an argument, so that the same inputs give the same decision in the daemon,
 //! in `oraclectl calibrate` and in a test.
 
+#![allow(missing_docs, reason = "`into_str`, which strum derives for wire names, has none")]
+
 pub mod audit;
 pub mod base;
 pub mod ground;

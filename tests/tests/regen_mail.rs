@@ -120,7 +120,7 @@ async fn vc_5_only_significant_divergence_with_an_address_is_mailed() {
     let daemon = world.serve().await;
     for original in Label::ALL.map(Some).into_iter().chain([None]) {
         for regen in Label::ALL {
-            let word = original.map_or("UNKNOWN", Label::as_str);
+            let word = original.map_or("UNKNOWN", Into::into);
             regenerate(&daemon, &model, &format!("{word}-{regen}"), original, regen).await;
         }
     }

@@ -19,7 +19,7 @@ fn bench(system: &crate::System) -> Arc<Bench> {
 }
 
 fn verdicts(evaluations: &[Evaluation]) -> Vec<&'static str> {
-    evaluations.iter().map(|evaluation| evaluation.verdict.as_str()).collect()
+    evaluations.iter().map(|evaluation| evaluation.verdict.into_str()).collect()
 }
 
 #[test]

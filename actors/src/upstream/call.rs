@@ -180,7 +180,7 @@ impl Caller {
     ) -> Called {
         let began = monotonic();
         let Purpose { session_id, path } = purpose;
-        let execution_id = format!("{}:{session_id}:{}", path.as_str(), self.clock.now().as_microsecond());
+        let execution_id = format!("{}:{session_id}:{}", path.into_str(), self.clock.now().as_microsecond());
         let call = Call { path: *path, prompt, settings, execution_id: &execution_id };
         let mut pauses = pauses(self.policy.max_retries);
         let (mut interactions, mut reached) = (Vec::new(), false);

@@ -208,7 +208,7 @@ fn entry(oracle_id: OracleId, change: Change, peer: Option<Peer>, timestamp: Tim
 /// Has a change that has happened written down; nothing waits for that.
 fn tell(log: &Log, oracle_id: &OracleId, change: Option<Change>, now: Timestamp) {
     let Some(change) = change else { return };
-    let (from, to) = (change.from.as_str(), change.to.as_str());
+    let (from, to) = (change.from.into_str(), change.to.into_str());
     tracing::warn!(%oracle_id, from, to, cause = change.cause, "the health of an oracle has changed");
     let (log, entry) = (log.clone(), entry(oracle_id.clone(), change, None, now));
     // tasks are polled in the order they were spawned, and ask the logger at once: entries keep their order
@@ -333,7 +333,7 @@ impl Handler<Settle> for OracleHealth {
         };
         let status = health.status();
         if let Some(Change { to, .. }) = change {
-            tracing::warn!(%oracle_id, to = to.as_str(), "an administrator has steered an oracle");
+            tracing::warn!(%oracle_id, to = to.into_str(), "an administrator has steered an oracle");
         }
         Ok(status)
     }

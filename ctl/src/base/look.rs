@@ -1,11 +1,9 @@
 //! What suits the terminal: how wide to draw, and whether in colour.
 
-use super::fit;
 use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
 };
 use std::env;
-use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 /// The widest that anything is drawn, in columns; lines beyond this are hard to follow with the eye.
@@ -14,6 +12,9 @@ const WIDTH_MAX: u16 = 100;
 const WIDTH_MIN: u16 = 60;
 /// Below this there is not room for everything.
 const WIDTH_OF_ALL: u16 = 80;
+
+/// The room that a column of data needs, in columns of the terminal.
+const COLUMN_MIN: usize = 10;
 
 /// How wide to draw, and whether in colour.
 #[derive(Debug, Clone, Copy)]
@@ -67,25 +68,26 @@ impl Look {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// A table within the terminal's width, the lines of whose cells end behind one of `ends`; nothing where that cannot be.
-    pub(crate) fn fitted(self, header: &[&str], rows: &[Vec<String>], ends: &str) -> Option<Table> {
-        let header = header.iter().map(|name| (*name).to_owned()).collect();
-        let mut rows: Vec<_> = [header].into_iter().chain(rows.iter().cloned()).collect();
-        if !self.is_whole {
-            rows = fit::fitted(&rows, self.columns, ends)?;
+    /// A table of data as wide as the terminal; `None` if the terminal has not enough room for so many columns.
+    pub(crate) fn data(self, header: &[&str], rows: Vec<Vec<String>>) -> Option<Table> {
+        let mut table = self.empty(header);
+        if self.is_whole {
+            table.set_content_arrangement(ContentArrangement::Disabled);
+        } else if header.len() * COLUMN_MIN <= usize::from(self.columns) {
+            table.set_width(self.columns);
+        } else {
+            return None;
         }
-        let mut rows = rows.into_iter();
-        let mut table = self.empty(&rows.next().unwrap_or_default());
-        table.set_content_arrangement(ContentArrangement::Disabled).add_rows(rows);
+        table.add_rows(rows);
         Some(table)
     }
 
-    fn empty(self, header: &[impl Display]) -> Table {
+    fn empty(self, header: &[&str]) -> Table {
         let mut table = Table::new();
         table
             .load_style(TableStyle::new().header_separator(LineStyle::none().fill('─')))
             .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_header(header.iter().map(|name| Cell::new(name.to_string()).add_attribute(Attribute::Bold)));
+            .set_header(header.iter().map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
         if self.colour {
             table.enforce_styling();
         } else {
@@ -117,20 +119,20 @@ mod tests {
     #[test]
     fn a_table_is_no_wider_than_the_terminal() {
         let rows =
-            vec![vec!["world-bank-population".into(), "it is missing, or it is empty".into(), "7".into()]];
-        let drawn = |columns| Look::new(columns, false).fitted(&["source", "reason", "position"], &rows, " ");
-        for columns in [200, 80, 60, 50, 43] {
-            let drawn = text(&drawn(columns).expect("there is room for all words"));
+            vec![["world-bank-population", "it is missing, or it is empty", "7"].map(str::to_owned).to_vec()];
+        let drawn = |columns| Look::new(columns, false).data(&["source", "reason", "position"], rows.clone());
+        for columns in [200, 80, 60, 50, 30] {
+            let drawn = text(&drawn(columns).expect("10 columns each"));
             assert!(drawn.lines().all(|line| line.chars().count() <= usize::from(columns)), "{drawn}");
         }
-        assert!(drawn(42).is_none());
+        assert!(drawn(29).is_none());
     }
 
     #[test]
     fn nothing_is_broken_where_nobody_has_said_how_wide_it_may_be() {
         let look = Look { is_whole: true, ..Look::new(10, false) };
         let drawn =
-            look.fitted(&["a"], &[vec!["many words in one line, more than there is room for".into()]], " ");
+            look.data(&["a"], vec![vec!["many words in one line, more than there is room for".into()]]);
         assert_eq!(drawn.map(|table| table.lines().count()), Some(3));
     }
 }

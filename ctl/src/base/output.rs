@@ -10,9 +10,6 @@ use std::io::Write;
 /// So many digits of a run's id are shown.
 const DIGITS: usize = 12;
 
-/// Where names are broken in a table that has not room for them, before it is no table any more.
-const JOINTS: &str = " -_./:@";
-
 /// One JSON document on lines of its own.
 pub(crate) fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
     let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
@@ -63,11 +60,8 @@ pub(crate) fn count(number: u64, one: &str, several: &str) -> String {
 
 /// A table with a heading; where the terminal has not room for it, row by row.
 pub(crate) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
-    let cells: Vec<Vec<_>> =
-        rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
-    let look = Look::of_stdout();
-    let fitted = [" ", JOINTS].into_iter().find_map(|ends| look.fitted(&heading, &cells, ends));
-    if let Some(table) = fitted {
+    let cells = rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
+    if let Some(table) = Look::of_stdout().data(&heading, cells) {
         return text(&table);
     }
     let row = |row: [String; N]| pairs(&heading.into_iter().zip(row).collect::<Vec<_>>());

@@ -128,7 +128,7 @@ fn show(out: &mut dyn Write, ontology: &ontology::Ontology) -> Result<(), CtlErr
     let row = |axis: &Axis| {
         [
             axis.axis.clone(),
-            axis.kind.as_str().to_owned(),
+            axis.kind.into_str().to_owned(),
             axis.unit.clone().unwrap_or_default(),
             marks(axis).join(", "),
             axis.description.clone(),

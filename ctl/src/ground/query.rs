@@ -6,7 +6,7 @@ use crate::base::error::CtlError;
 use crate::base::look::{Look, text};
 use crate::base::options::Options;
 use crate::base::output::{csv_of, json, left_out, limit, on_one_line, pairs};
-use comfy_table::Table;
+use comfy_table::{ColumnConstraint, Table};
 use hyper::Method;
 use jiff::Timestamp;
 use oracled_api::ground::ListedSource;
@@ -219,7 +219,7 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
     writeln!(
         out,
         "{source}, {}, version {}: {coloured}",
-        metadata.oracle_tier.as_str(),
+        metadata.oracle_tier.into_str(),
         on_one_line(version)
     )?;
     for warning in &response.warnings {
@@ -262,7 +262,10 @@ fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Option<
         let [from, until] = valid(record);
         values.chain([from, until, record.record_id.clone()]).collect()
     };
-    look.fitted(&titles, &records.iter().map(row).collect::<Vec<_>>(), " ")
+    let mut table = look.data(&titles, records.iter().map(row).collect())?;
+    // a record's id stays in one piece, to be copied
+    table.column_mut(titles.len() - 1)?.set_constraint(ColumnConstraint::ContentWidth);
+    Some(table)
 }
 
 /// A record by itself, a value in each row.

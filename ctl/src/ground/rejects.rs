@@ -65,7 +65,7 @@ impl Rejects {
             return Ok(writeln!(out, "no rejects")?);
         }
         let by_rule = shown.rejected_by_rule.iter();
-        let by_rule = by_rule.map(|(rule, count)| [rule.as_str().to_owned(), count.to_string()]).collect();
+        let by_rule = by_rule.map(|(rule, count)| [rule.into_str().to_owned(), count.to_string()]).collect();
         writeln!(out, "{}\n", table(["rule", "rejected"], by_rule))?;
         let rows = shown.rejects.iter().map(row);
         let rows = rows.map(|[position, _, _, _, rule, place, reason]| [position, rule, place, reason]);
@@ -103,7 +103,7 @@ fn row(reject: &Reject) -> [String; 7] {
         reject.offset.to_string(),
         reject.len.to_string(),
         reject.raw_hash.to_string(),
-        reject.rejection.rule.as_str().to_owned(),
+        reject.rejection.rule.into_str().to_owned(),
         reject.rejection.place.clone().unwrap_or_default(),
         reject.rejection.reason.clone(),
     ]

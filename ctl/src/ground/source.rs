@@ -172,7 +172,7 @@ fn status(entry: &SourceRegistryEntry) -> String {
         (ReviewStatus::Pending, _) if is_live(entry) => "pending: it is not asked".into(),
         (ReviewStatus::Pending, _) => "pending: it can be ingested, and does not answer".into(),
         (ReviewStatus::Deprecated, Some(date)) => format!("deprecated: it answers until {date}"),
-        (status, _) => status.as_str().to_owned(),
+        (status, _) => status.into_str().to_owned(),
     }
 }
 
@@ -193,8 +193,8 @@ fn page(sources: &[SourceRegistryEntry]) -> String {
         let registration = &entry.registration;
         [
             registration.oracle_id.to_string(),
-            registration.oracle_tier.as_str().to_owned(),
-            entry.review_status.as_str().to_owned(),
+            registration.oracle_tier.into_str().to_owned(),
+            entry.review_status.into_str().to_owned(),
             entry.current_version.clone(),
             registration.ontology.to_string(),
             registration.oracle_name.clone(),
@@ -214,7 +214,7 @@ fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), CtlError> {
     };
     let shown = [
         ("source", format!("{}: {}", registration.oracle_id, registration.oracle_name)),
-        ("tier", registration.oracle_tier.as_str().to_owned()),
+        ("tier", registration.oracle_tier.into_str().to_owned()),
         ("status", status(entry)),
         ("authority", registration.upstream_authority.clone()),
         ("published at", registration.upstream_url.clone()),

@@ -80,8 +80,8 @@ fn page(statuses: Vec<HealthStatus>) -> String {
             Some(retry_at) if oracle.status == Status::CircuitOpen => {
                 format!("circuit_open until {retry_at}")
             }
-            Some(retry_at) => format!("{}, not called until {retry_at}", oracle.status.as_str()),
-            None => oracle.status.as_str().to_owned(),
+            Some(retry_at) => format!("{}, not called until {retry_at}", oracle.status.into_str()),
+            None => oracle.status.into_str().to_owned(),
         };
         [
             oracle.oracle_id.to_string(),

@@ -105,5 +105,5 @@ fn in_short(evaluated: &Evaluated) -> String {
     .filter(|(number, ..)| *number > 0)
     .map(|(number, one, several)| count(number, &format!("rule {one}"), &format!("rules {several}")))
     .collect();
-    format!("{}: {}", evaluated.verdict.as_str(), told.join(", "))
+    format!("{}: {}", evaluated.verdict.into_str(), told.join(", "))
 }

@@ -90,7 +90,7 @@ impl<'a> Said<'a> {
     }
 
     fn complaint(&self, text: &str) -> Complaint {
-        let mut complaint = Complaint::new(self.rule.as_str(), &self.message);
+        let mut complaint = Complaint::new(self.rule.into_str(), &self.message);
         if let Some(violation) = self.violation {
             let (excerpt, fields) = shown(violation, text);
             complaint.excerpt = Some(excerpt);

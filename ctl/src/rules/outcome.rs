@@ -179,7 +179,7 @@ fn judged(case: &Case, evaluated: &Evaluated) -> (End, Vec<Complaint>) {
     let mut complaints = complaints(&said, &case.candidate());
     // what speaks against a pass says by itself that there is none
     if came != *wanted && (*wanted != Verdict::Pass || complaints.is_empty()) {
-        let message = format!("the verdict is {}; {} was wanted", came.as_str(), wanted.as_str());
+        let message = format!("the verdict is {}; {} was wanted", came.into_str(), wanted.into_str());
         complaints.insert(0, Complaint::new("verdict", &message));
     }
     (if came == Verdict::Error { End::Undecided } else { End::Otherwise }, complaints)

@@ -20,7 +20,7 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let Listed { rules, .. } = listed(options).await?.json()?;
-        let rule = rules.into_iter().find(|rule| rule.id == self.id.as_str());
+        let rule = rules.into_iter().find(|rule| rule.id == self.id.into_str());
         let rule = rule.ok_or(RulesError::NoSuchRule(self.id))?;
         if options.json { json(out, &rule) } else { show(out, rule, Look::of_stdout()) }
     }

@@ -91,7 +91,7 @@ fn came_from(origin: &Origin) -> Vec<(&'static str, String)> {
     let stale = |stale: bool| if stale { ", stale" } else { "" };
     match origin {
         Origin::Record(record) => {
-            let (source, tier) = (&record.oracle_id, record.oracle_tier.as_str());
+            let (source, tier) = (&record.oracle_id, record.oracle_tier.into_str());
             let told = format!("{source}, {tier}, version {}{}", record.source_version, stale(record.stale));
             vec![("source", told), ("record", record.record_id.clone())]
         }
@@ -101,7 +101,7 @@ fn came_from(origin: &Origin) -> Vec<(&'static str, String)> {
                 rows.extend(records.iter().map(|record| {
                     let version =
                         record.source_version.as_ref().map(|version| format!(", version {version}"));
-                    let (source, tier) = (&record.oracle_id, record.oracle_tier.as_str());
+                    let (source, tier) = (&record.oracle_id, record.oracle_tier.into_str());
                     ("source", format!("{source}, {tier}{}: {axis}", version.unwrap_or_default()))
                 }));
             }

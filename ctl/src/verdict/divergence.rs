@@ -43,7 +43,7 @@ impl Divergence {
 
 /// A row a first verdict, a column a regenerated one.
 pub(crate) fn counted(all: &DivergenceTable) -> String {
-    let [green, amber, red, null] = Label::ALL.map(Label::as_str);
+    let [green, amber, red, null] = Label::ALL.map(<&str>::from);
     let row = |original: Option<Label>| {
         let original = OriginalLabel(original);
         let count = |regenerated: Label| {

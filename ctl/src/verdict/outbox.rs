@@ -133,7 +133,7 @@ fn shown(mails: &[Standing], now: Timestamp) -> String {
     let rows = mails.iter().map(|mail| {
         [
             mail.mail_id.to_string(),
-            mail.kind.as_str().to_owned(),
+            mail.kind.into_str().to_owned(),
             mail.to.clone().into(),
             format!("{} s", now.duration_since(mail.queued_at).as_secs().max(0)),
             mail.attempts.to_string(),

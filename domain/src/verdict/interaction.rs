@@ -6,14 +6,15 @@ use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::{Settings, Usage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 
 /// The statuses of a permanent refusal: the same request is refused again.
 pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
 
 /// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Status {
     /// With an answer that can be used.
     Success,

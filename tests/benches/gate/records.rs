@@ -131,7 +131,7 @@ fn interaction(session_id: &SessionId, path: GatePath, generation: &Generation, 
         now,
         session_id.clone(),
         EventKind::OracleInteraction(Interaction {
-            execution_id: format!("{}:{session_id}:{}", path.as_str(), now.as_microsecond()),
+            execution_id: format!("{}:{session_id}:{}", path.into_str(), now.as_microsecond()),
             oracle_id: "gemini".into(),
             oracle_version: format!("v1beta/{LOCKED_MODEL}"),
             request_timestamp: now,

@@ -53,7 +53,7 @@ impl Shop {
         match ended {
             Ok(run) => {
                 let Run { run_id, oracle_id, state, counts, cause, .. } = &run;
-                tracing::info!(%run_id, %oracle_id, state = state.as_str(), records = counts.records,
+                tracing::info!(%run_id, %oracle_id, state = state.into_str(), records = counts.records,
                     rejected = counts.rejected, cause, "a run has ended, or the next start goes on with it");
                 self.metrics.ingesting.ended(&run);
             }
@@ -228,7 +228,7 @@ impl Shop {
                     EventKind::SourceInvalidated(InvalidationEntry {
                         oracle_id: run.oracle_id.clone(),
                         trigger: InvalidationCause::VersionChange,
-                        detail: format!("run {} of a newer version is {}", run.run_id, run.state.as_str()),
+                        detail: format!("run {} of a newer version is {}", run.run_id, run.state.into_str()),
                         peer: None,
                     }),
                 ));

@@ -339,7 +339,7 @@ fn the_feed_tells_each_change_once_and_goes_on_where_it_ended() {
         loop {
             let page = system.queries.changes(since, None, 2).await.expect("it is read");
             kinds.extend(
-                page.changes.iter().map(|change| (change.kind.as_str(), change.source_record_id.clone())),
+                page.changes.iter().map(|change| (change.kind.into_str(), change.source_record_id.clone())),
             );
             since = page.next;
             if !page.more {

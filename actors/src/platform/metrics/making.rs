@@ -53,7 +53,7 @@ pub(super) struct MadeAs {
 
 impl MadeAs {
     const fn new(path: GatePath, outcome: MadeOutcome) -> Self {
-        Self { path: Word(path.as_str()), outcome: Word(outcome.into_str()) }
+        Self { path: Word(path.into_str()), outcome: Word(outcome.into_str()) }
     }
 }
 
@@ -66,13 +66,7 @@ pub(super) struct AttemptAs {
 
 impl AttemptAs {
     const fn new(path: GatePath, status: Status) -> Self {
-        let status = match status {
-            Status::Success => "success",
-            Status::Timeout => "timeout",
-            Status::Error => "error",
-            Status::Conflict => "conflict",
-        };
-        Self { path: Word(path.as_str()), status: Word(status) }
+        Self { path: Word(path.into_str()), status: Word(status.into_str()) }
     }
 }
 
@@ -100,8 +94,8 @@ impl ComparedAs {
     fn new(original: OriginalLabel, regenerated: Label, level: Option<DivergenceLevel>) -> Self {
         Self {
             original: Word(original.as_str()),
-            regenerated: Word(regenerated.as_str()),
-            level: Word(level.map_or("unknown", DivergenceLevel::as_str)),
+            regenerated: Word(regenerated.into_str()),
+            level: Word(level.map_or("unknown", Into::into)),
         }
     }
 

@@ -205,7 +205,7 @@ fn a_regenerated_verdict_is_held_against_the_first_which_stays_as_it_was() {
             let document = std::str::from_utf8(&cached.body).expect("it is JSON");
             let said = format!(
                 r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{first}","divergence_level":"{}""#,
-                level.as_str()
+                level.into_str()
             );
             assert!(document.contains(&said), "{document}");
             let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");

@@ -8,7 +8,7 @@ fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {
     with_world(|World { system, dir, .. }| async move {
         for path in [GatePath::Check, GatePath::Submit, GatePath::CacheWrite] {
             for raw in [GOOD, "{}"] {
-                let session = format!("cs_{}_{}", path.as_str(), raw.len());
+                let session = format!("cs_{}_{}", path.into_str(), raw.len());
                 system
                     .crosscheck
                     .ask(judge(&session, raw, path))
@@ -21,7 +21,7 @@ fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {
                     mirror.lines().rev().find(|line| line.contains("tmm_crosscheck")).expect("an entry");
                 let entry: serde_json::Value = serde_json::from_str(entry).expect("JSON");
                 assert_eq!(entry["session_id"], session.as_str());
-                assert_eq!(entry["path"], path.as_str());
+                assert_eq!(entry["path"], path.into_str());
                 assert_eq!(entry["approved"], raw == GOOD);
                 for field in [
                     "tier",

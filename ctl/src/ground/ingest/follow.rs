@@ -1,6 +1,6 @@
 //! A run that is watched until it ends.
 
-use super::{seen, show};
+use super::seen;
 use crate::base::error::CtlError;
 use crate::base::options::Options;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -51,6 +51,6 @@ fn draw(bar: &ProgressBar, progress: &RunProgress) {
     let each_s = read / u64::try_from(went_on.as_secs()).unwrap_or(0).max(1);
     bar.set_length(*bytes);
     bar.set_position(*bytes_read);
-    let doing = show::phase(progress.phase);
+    let doing: &str = progress.phase.into();
     bar.set_message(format!("{doing}: {read} records ({each_s}/s), {rejected} rejected"));
 }

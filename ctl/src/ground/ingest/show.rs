@@ -6,8 +6,8 @@ use oracled_api::ground::RunReport;
 use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::rejection::Rule;
 use oracled_domain::ground::run::Effect;
+use oracled_domain::ground::run::RunProgress;
 use oracled_domain::ground::run::{AxisFill, Run, RunDecision};
-use oracled_domain::ground::run::{RunPhase, RunProgress};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -34,9 +34,9 @@ pub(crate) const COLUMNS: [&str; 12] = [
 /// A run for people.
 pub(crate) fn short_row(RunReport { run, progress, undone_by }: &RunReport) -> [String; 7] {
     let state = match (progress, undone_by) {
-        (Some(progress), _) => phase(progress.phase),
+        (Some(progress), _) => progress.phase.into(),
         (None, Some(_)) => "undone",
-        (None, None) => run.state.as_str(),
+        (None, None) => run.state.into_str(),
     };
     let rejected = progress.as_ref().map_or(run.counts.rejected, |progress| progress.rejected);
     [
@@ -58,7 +58,7 @@ pub(crate) fn row(RunReport { run, undone_by, .. }: &RunReport) -> [String; 12] 
         run.pipeline_id.to_string(),
         run.input.version.clone(),
         run.input.released_at.to_string(),
-        run.state.as_str().to_owned(),
+        run.state.into_str().to_owned(),
         run.started_at.to_string(),
         run.ended_at.map(|at| at.to_string()).unwrap_or_default(),
         run.counts.read.to_string(),
@@ -68,20 +68,10 @@ pub(crate) fn row(RunReport { run, undone_by, .. }: &RunReport) -> [String; 12] 
     ]
 }
 
-/// What a run is doing, in a word.
-pub(crate) const fn phase(phase: RunPhase) -> &'static str {
-    match phase {
-        RunPhase::Waiting => "waiting",
-        RunPhase::Reading => "reading",
-        RunPhase::Merging => "merging",
-        RunPhase::Committing => "committing",
-    }
-}
-
 /// How far a run is, in words.
 fn how_far(progress: &RunProgress) -> String {
     let RunProgress { bytes_read, bytes, read, rejected, merged, .. } = progress;
-    let doing = phase(progress.phase);
+    let doing: &str = progress.phase.into();
     format!("{doing}: {bytes_read} of {bytes} bytes, {read} records, {rejected} rejected, {merged} merged")
 }
 
@@ -93,7 +83,7 @@ pub(crate) fn show(
     let Run { run_id, oracle_id, pipeline_id, input, counts, .. } = run;
     let mut shown = vec![
         ("run", run_id.to_string()),
-        ("state", progress.as_ref().map_or_else(|| run.state.as_str().to_owned(), how_far)),
+        ("state", progress.as_ref().map_or_else(|| run.state.into_str().to_owned(), how_far)),
         ("source", format!("{oracle_id}, version {} of {}", input.version, input.released_at)),
         ("pipeline", pipeline_id.to_string()),
         ("payload", format!("{} bytes, {}", run.raw_bytes, input.raw_sha256)),
@@ -110,7 +100,7 @@ pub(crate) fn show(
             ("rejected", with_parts(counts.rejected, by_rule(&counts.rejected_by_rule))),
         ]);
         let warnings = counts.warnings_by_rule.values().sum::<u64>() + counts.warnings.len() as u64;
-        let of_run = counts.warnings.iter().map(|warning| warning.as_str().to_owned());
+        let of_run = counts.warnings.iter().map(|warning| warning.into_str().to_owned());
         let parts = by_rule(&counts.warnings_by_rule).into_iter().chain(of_run).collect();
         shown.push(("warnings", with_parts(warnings, parts)));
         shown.extend(counts.warnings.iter().map(|warning| ("warning", on_one_line(&warning.to_string()))));
@@ -147,7 +137,7 @@ fn filled(axis: &str, AxisFill { records, share }: &AxisFill) -> String {
 }
 
 fn by_rule(counts: &BTreeMap<Rule, u64>) -> Vec<String> {
-    counts.iter().map(|(rule, count)| format!("{} {count}", rule.as_str())).collect()
+    counts.iter().map(|(rule, count)| format!("{} {count}", rule.into_str())).collect()
 }
 
 fn with_parts(total: u64, parts: Vec<String>) -> String {

@@ -50,7 +50,7 @@ impl<T> Default for ByFlag<T> {
 impl<T: Default> ByFlag<T> {
     /// The counts of the name of `flag`, which begin at their default.
     pub(crate) fn of(&mut self, flag: &Flag) -> &mut T {
-        let known = self.names.iter().position(|named| named.flag == flag.name());
+        let known = self.names.iter().position(|named| named.flag == flag.into_str());
         let index = known.unwrap_or_else(|| self.insert(flag));
         &mut self.names.get_mut(index).expect("it was found, or has just been inserted").counts
     }
@@ -58,7 +58,7 @@ impl<T: Default> ByFlag<T> {
     fn insert(&mut self, flag: &Flag) -> usize {
         let index = self.names.partition_point(|named| named.order < *flag);
         let (v_r, e_d) = (flag.v_r(), flag.e_d());
-        let named = Named { flag: flag.name(), v_r, e_d, counts: T::default(), order: flag.clone() };
+        let named = Named { flag: flag.into_str(), v_r, e_d, counts: T::default(), order: flag.clone() };
         self.names.insert(index, named);
         index
     }

@@ -29,7 +29,7 @@ impl<T> ByTier<T> {
 
     /// All values with their names, `all` first.
     pub(crate) fn named(&self) -> [(&'static str, &T); 4] {
-        let [quick, full, strategy] = Tier::ALL.map(|tier| (tier.as_str(), self.of(tier)));
+        let [quick, full, strategy] = Tier::ALL.map(|tier| (tier.into_str(), self.of(tier)));
         [("all", &self.all), quick, full, strategy]
     }
 

@@ -136,7 +136,7 @@ fn weighs(flag: &Flag) -> bool {
 /// Counts the trials of one verdict: once for each name, and each place that flips.
 fn tally(flags: &mut ByFlag<Trials>, trials: &[(&Flag, bool)]) {
     // flags come in their fixed order, so those of one name stand together
-    for of_one_name in trials.chunk_by(|(one, _), (other, _)| one.name() == other.name()) {
+    for of_one_name in trials.chunk_by(|(one, _), (other, _)| one.into_str() == other.into_str()) {
         let Some((flag, _)) = of_one_name.first() else { continue };
         let count = flags.of(flag);
         count.verdicts += 1;

@@ -115,7 +115,7 @@ impl Report {
 
     fn flagged(&mut self, tier: Tier, flags: &[Flag], approved: bool) {
         // flags come in their fixed order, so those of one name stand together
-        for of_one_name in flags.chunk_by(|one, other| one.name() == other.name()) {
+        for of_one_name in flags.chunk_by(|one, other| one.into_str() == other.into_str()) {
             let Some(flag) = of_one_name.first() else { continue };
             let occurrences = self.flags.of(flag);
             occurrences.verdicts.count(tier);

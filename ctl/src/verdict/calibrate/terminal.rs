@@ -104,7 +104,7 @@ fn reasons(report: &Report, look: Look) -> Table {
     let mut table = look.table(&["reason", "all", "quick", "full", "strategy"], &[0]);
     for count in &report.reasons {
         let counts = count.verdicts.named().map(|(_, count)| count_cell(*count));
-        table.add_row([Cell::new(count.reason.as_str())].into_iter().chain(counts));
+        table.add_row([Cell::new(count.reason.into_str())].into_iter().chain(counts));
     }
     table
 }
@@ -113,7 +113,7 @@ fn flags(report: &Report, look: Look) -> Table {
     // where there is no room for them, tiers give way before words break
     let tiers: &[Tier] = if look.is_narrow() { &[] } else { &Tier::ALL };
     let mut header = vec!["flag", "weight", "verdicts", "approved"];
-    header.extend(tiers.iter().map(|tier| tier.as_str()));
+    header.extend(tiers.iter().map(|tier| tier.into_str()));
     let mut table = look.table(&header, &[0, 1]);
     for named in report.flags.names() {
         let Occurrences { verdicts, approved, .. } = &named.counts;

@@ -83,7 +83,7 @@ fn a_small_corpus_gives_what_was_worked_out_by_hand() {
         (report.highest_refused, report.lowest_approved),
         (Some(1.0 - 0.042), Some(1.0 - 0.084 / 7.0))
     );
-    let reasons = report.reasons.iter().map(|count| (count.reason.as_str(), count.verdicts.all));
+    let reasons = report.reasons.iter().map(|count| (count.reason.into_str(), count.verdicts.all));
     assert_eq!(
         reasons.collect::<Vec<_>>(),
         [("pass", 2), ("field_missing", 2), ("degenerate_manifold", 1), ("low_coherence", 1)]

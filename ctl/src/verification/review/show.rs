@@ -80,7 +80,7 @@ fn values(review: &ReviewSummary) -> String {
 
 fn axes(review: &ReviewSummary) -> String {
     let axis = |(path, reasons): (&String, &BTreeSet<oracled_domain::verification::Reason>)| {
-        let reasons: Vec<_> = reasons.iter().map(|reason| reason.as_str()).collect();
+        let reasons: Vec<_> = reasons.iter().map(|reason| reason.into_str()).collect();
         format!("{path} ({})", reasons.join(", "))
     };
     review.axes.iter().map(axis).collect::<Vec<_>>().join(", ")
@@ -124,7 +124,7 @@ pub(crate) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), Ctl
     }
     let silent = review.sources.iter().filter(|(oracle_id, _)| !review.candidates.contains_key(*oracle_id));
     for (oracle_id, outcome) in silent {
-        writeln!(out, "{oracle_id}: {}", outcome.as_str())?;
+        writeln!(out, "{oracle_id}: {}", outcome.into_str())?;
     }
     writeln!(out)?;
     if state.is_open() {
@@ -144,7 +144,7 @@ fn said((oracle_id, candidate): (&SourceId, &Candidate)) -> [String; 6] {
         record.source_version.clone().unwrap_or_else(|| "-".into()),
         candidate.observed_at.to_string(),
         format!("{} by {}", record.verification_method, record.verifier_id),
-        record.oracle_tier.as_str().to_owned(),
+        record.oracle_tier.into_str().to_owned(),
     ]
 }
 

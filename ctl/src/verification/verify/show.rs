@@ -11,7 +11,7 @@ use std::io::Write;
 /// Shows an envelope; nothing stands here that does not stand in it.
 pub(crate) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: Look) -> Result<(), CtlError> {
     let is_verified = envelope.kind == EnvelopeKind::Authoritative;
-    let kind = format!("{}: {}", envelope.kind.as_str(), words::kind(envelope.kind));
+    let kind = format!("{}: {}", envelope.kind.into_str(), words::kind(envelope.kind));
     writeln!(out, "{}", look.painted(&kind, is_verified))?;
     let head = [
         ("workflow", envelope.workflow.to_string()),
@@ -51,7 +51,7 @@ pub(crate) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: Look) -> 
 fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
     let Some(value) = &outcome.value else {
         let apart = outcome.delta.as_ref().map(|delta| format!(", {delta} apart at the most"));
-        let kind = outcome.kind.as_str();
+        let kind = outcome.kind.into_str();
         writeln!(out, "{}: no value ({kind}){}", on_one_line(path), apart.unwrap_or_default())?;
         for why in words::reasons(&outcome.reasons) {
             writeln!(out, "  {why}")?;
@@ -69,7 +69,7 @@ fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), Ct
     for Evidence { record, observed_at, stale } in &outcome.evidence {
         let version = record.source_version.as_ref().map(|version| format!(", version {version}"));
         let (oracle_id, tier, version) =
-            (&record.oracle_id, record.oracle_tier.as_str(), version.unwrap_or_default());
+            (&record.oracle_id, record.oracle_tier.into_str(), version.unwrap_or_default());
         let kept = if *stale { ", out of what was kept" } else { "" };
         let (method, by) = (&record.verification_method, by_whom(&record.verifier_id));
         let told = format!("{oracle_id} ({tier}){version}, as of {observed_at}{kept}: {method} by {by}");
@@ -81,8 +81,8 @@ fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), Ct
 
 /// The row of a source.
 fn candidate(candidate: &CandidateOutcome) -> [String; 6] {
-    let registered = candidate.registered_tier.map(|tier| tier.as_str());
-    let counts_as = match (candidate.tier.map(|tier| tier.as_str()), registered) {
+    let registered = candidate.registered_tier.map(|tier| tier.into_str());
+    let counts_as = match (candidate.tier.map(|tier| tier.into_str()), registered) {
         (Some(tier), Some(registered)) if tier != registered => format!("{tier}, registered as {registered}"),
         (Some(tier), _) => tier.to_owned(),
         (None, _) => "-".into(),

@@ -89,7 +89,7 @@ pub(crate) const fn reason(reason: Reason) -> &'static str {
 
 /// Reasons, each with its word for programs.
 pub(crate) fn reasons(reasons: &BTreeSet<Reason>) -> Vec<String> {
-    reasons.iter().map(|why| format!("{} ({})", reason(*why), why.as_str())).collect()
+    reasons.iter().map(|why| format!("{} ({})", reason(*why), why.into_str())).collect()
 }
 
 /// What came of asking a source, and how long that took.
@@ -118,18 +118,18 @@ pub(crate) fn outcome(candidate: &CandidateOutcome) -> String {
 
 /// What a source replied, with the cause where there is one.
 pub(crate) fn reply(reply: &Reply) -> String {
-    let word = reply.outcome().as_str();
+    let word = reply.outcome().into_str();
     match reply {
         // what it said is for the envelope to tell, or not
         Reply::Answered { .. } | Reply::NoRecord | Reply::NotAwaited => word.into(),
         Reply::Several { records } => format!("{word}: {records} records"),
         Reply::TimedOut { cut } => format!("{word}: {}", self::cut(*cut)),
-        Reply::Failed { failure, cause } => format!("{word}: {}, {cause}", failure.as_str()),
+        Reply::Failed { failure, cause } => format!("{word}: {}, {cause}", failure.into_str()),
         Reply::CircuitOpen { retry_after_ms: Some(after_ms) } => {
             format!("{word}: for {}", span(after_ms.div_ceil(1000)))
         }
         Reply::CircuitOpen { retry_after_ms: None } => format!("{word}: until an administrator closes it"),
-        Reply::Refused { refusal, cause } => format!("{word}: {}, {cause}", refusal.as_str()),
+        Reply::Refused { refusal, cause } => format!("{word}: {}, {cause}", refusal.into_str()),
         Reply::NotAsked { cause } => format!("{word}: {cause}"),
     }
 }
@@ -145,7 +145,7 @@ const fn cut(cut: Cut) -> &'static str {
 /// One conflict between two values, and what became of it.
 pub(crate) fn step(step: &Step) -> String {
     let apart = step.delta.as_ref().map(|delta| format!(", {delta} apart")).unwrap_or_default();
-    let strategy = step.strategy.as_str();
+    let strategy = step.strategy.into_str();
     let became = match (step.outcome, &step.value) {
         (StepOutcome::Kept, _) => format!("{strategy} kept the first"),
         (StepOutcome::Replaced, _) => format!("{strategy} took the second"),
@@ -169,7 +169,7 @@ pub(crate) fn step(step: &Step) -> String {
 /// One side of a conflict.
 fn party(party: &Party) -> String {
     let oracles: Vec<_> = party.oracles.iter().map(|oracle_id| oracle_id.as_str()).collect();
-    format!("{} ({}) {}", oracles.join(" and "), party.tier.as_str(), party.value)
+    format!("{} ({}) {}", oracles.join(" and "), party.tier.into_str(), party.value)
 }
 
 /// What a source says, axis by axis.

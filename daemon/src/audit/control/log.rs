@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
 use oracled_api::audit::LogParams;
 use oracled_api::base::pieces::{Pieces, Sender};
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::{EventKind, SessionId};
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use std::sync::Arc;
@@ -99,10 +100,13 @@ async fn send_on(service: Arc<Service>, mut query: LogQuery, mut sender: Sender)
 
 fn log_query(params: LogParams) -> Result<LogQuery, Problem> {
     let session = params.session.map(SessionId::try_from).transpose();
-    let session = session.map_err(|error| Problem::InvalidSessionId(error.to_string()))?;
+    let session = session.map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
     if let Some(event) = params.event.as_deref().filter(|event| !EventKind::NAMES.contains(event)) {
         let known = EventKind::NAMES.join(", ");
-        return Err(Problem::InvalidRequest(format!("`{event}` is not an event; allowed: {known}")));
+        return Err(Problem::new(
+            ProblemCode::InvalidRequest,
+            format!("`{event}` is not an event; allowed: {known}"),
+        ));
     }
     let limit = *params.limit;
     let newest = params.after.is_none() && params.since.is_none();
@@ -113,7 +117,7 @@ fn log_query(params: LogParams) -> Result<LogQuery, Problem> {
 
 async fn read(store: Store, query: LogQuery) -> Result<LogPage, Problem> {
     let page = tokio::task::spawn_blocking(move || store.log_page(&query)).await;
-    Ok(page.map_err(|error| Problem::Internal(error.to_string()))??)
+    Ok(page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??)
 }
 
 fn text(lines: &[LogLine]) -> Bytes {

@@ -6,6 +6,7 @@ use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
 use oracled_actors::ground::queries::ChangesPage;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::ChangesParams;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub async fn get(
     let ChangesParams { since, oracle_id, limit } = params;
     let since = since.as_deref().map(str::parse).transpose();
     let since = since.map_err(|error: oracled_actors::ground::queries::BadPlace| {
-        Problem::InvalidRequest(format!("`since`: {error}"))
+        Problem::new(ProblemCode::InvalidRequest, format!("`since`: {error}"))
     })?;
     let queries = service.system.queries.clone();
     let page = service.work(async move { Ok(queries.changes(since, oracle_id, *limit).await?) }).await?;

@@ -3,7 +3,7 @@
 
 use crate::platform::api::request::PATHS;
 use crate::platform::api::request::{JsonBody, discard};
-use crate::platform::problem::{GroundProblem, Problem, ProblemDocument};
+use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::secret::of_file;
 use crate::platform::service::Service;
 use crate::platform::signal_rate::SIGNALS_PER_WINDOW;
@@ -12,6 +12,7 @@ use axum::{Extension, Json};
 use hyper::{Method, Uri};
 use oracled_actors::ground::registry::Invalidate;
 use oracled_actors::platform::clock::monotonic;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::InvalidatedSources;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::InvalidationTrigger;
@@ -20,6 +21,7 @@ use oracled_domain::{Peer, Sha256Hex};
 use secrecy::ExposeSecret as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
 const SIGNATURE: &str = "x-hub-signature-256";
@@ -50,7 +52,7 @@ pub async fn post(
     if named.is_empty() {
         discard(&mut request.into_body()).await;
         let told = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
-        return Err(GroundProblem::SignalUnknown(told).into());
+        return Err(Problem::new(ProblemCode::SignalUnknown, told));
     }
     take(&service, named, uri.path(), request, peer).await
 }
@@ -71,7 +73,7 @@ pub async fn elsewhere(
         return take(&service, named, uri.path(), request, peer).await;
     }
     discard(&mut request.into_body()).await;
-    Err(if named.is_empty() { Problem::NotFound(PATHS) } else { Problem::MethodNotAllowed(PATHS) })
+    Err(if named.is_empty() { Problem::not_found(PATHS) } else { Problem::method_not_allowed(PATHS) })
 }
 
 /// A source whose policy names a path, and the file with the secret of its signals.
@@ -99,7 +101,10 @@ async fn take(
                 // the secret may be replaced while the daemon runs; without it nothing is taken
                 let secret = of_file("`secret_file`", &file).map_err(|error| {
                     tracing::error!(%oracle_id, %error, "cannot read the secret of a freshness policy");
-                    Problem::Internal("the secret of a freshness policy cannot be read".into())
+                    Problem::new(
+                        ProblemCode::InternalError,
+                        "the secret of a freshness policy cannot be read",
+                    )
                 })?;
                 let key = secret.expose_secret().as_bytes();
                 signature.as_ref().is_some_and(|signature| signature.is_keyed(key, body.text()))
@@ -112,12 +117,13 @@ async fn take(
             "the signal at {path} is not signed under the secret of its freshness policy; send \
              `X-Hub-Signature-256: sha256=` and the HMAC-SHA-256 of the body in hexadecimal digits"
         );
-        return Err(GroundProblem::SignalForbidden(told).into());
+        return Err(Problem::new(ProblemCode::SignalForbidden, told));
     }
-    service.signal_rate.take(path, monotonic()).map_err(|wait| GroundProblem::SignalRateLimited {
-        path: path.to_owned(),
-        limit: SIGNALS_PER_WINDOW,
-        retry_after_s: wait.as_secs() + 1,
+    service.signal_rate.take(path, monotonic()).map_err(|wait| {
+        let wait_s = wait.as_secs() + 1;
+        let detail =
+            format!("more than {SIGNALS_PER_WINDOW} signals a minute at {path}; send it again in {wait_s} s");
+        Problem::new(ProblemCode::SignalRateLimited, detail).retry_after(Duration::from_secs(wait_s))
     })?;
     invalidate(service, signed, path, peer).await
 }

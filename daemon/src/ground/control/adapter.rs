@@ -4,12 +4,12 @@ use super::source;
 use crate::platform::control::document::{Document, check_named, registered};
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use oracled_actors::ground::registry::RegisterAdapter;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_domain::Peer;
 use oracled_domain::ground::id::SourceId;
@@ -26,7 +26,7 @@ pub async fn get(
 ) -> Result<Json<RegisteredAdapter>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
     source::known(&service, &oracle_id)?;
-    let unknown = || GroundProblem::AdapterUnknown(format!("source {oracle_id} has no adapter"));
+    let unknown = || Problem::new(ProblemCode::AdapterUnknown, format!("source {oracle_id} has no adapter"));
     let (registered, _) = service.system.store.adapter(&oracle_id)?.ok_or_else(unknown)?;
     Ok(Json(registered))
 }

@@ -73,7 +73,7 @@ async fn checked(
     announced_bytes: u64,
 ) -> Result<(PipelineId, UploadParams), Problem> {
     if service.draining() {
-        return Err(Problem::Draining);
+        return Err(Problem::draining());
     }
     let pipeline_id = named(pipeline_id)?;
     let QueryParams(params) = params?;
@@ -82,7 +82,7 @@ async fn checked(
     }
     let max_bytes = max_bytes(service);
     if announced_bytes > max_bytes as u64 {
-        return Err(Problem::BodyTooLarge { max_bytes });
+        return Err(Problem::body_too_large(max_bytes));
     }
     let oracle_id = pipeline::known(service, &pipeline_id)?.registered.oracle_id;
     let running = service.system.ingestion.ask(Running).await?;
@@ -109,12 +109,12 @@ async fn receive(service: &Service, body: &mut Body) -> Result<Archiving, Proble
     let mut left_bytes = max_bytes;
     loop {
         let frame = timeout(Duration::from_secs(idle_s), body.frame()).await;
-        let frame = frame.map_err(|_| Problem::BodyBroken(format!("nothing has come for {idle_s} s")))?;
+        let frame = frame.map_err(|_| Problem::body_broken(format!("nothing has come for {idle_s} s")))?;
         let Some(frame) = frame else { return Ok(archiving) };
-        let frame = frame.map_err(|error| Problem::BodyBroken(error.to_string()))?;
+        let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
         let Ok(piece) = frame.into_data() else { continue };
         let left = left_bytes.checked_sub(piece.len());
-        left_bytes = left.ok_or(Problem::BodyTooLarge { max_bytes })?;
+        left_bytes = left.ok_or(Problem::body_too_large(max_bytes))?;
         if archiving.push(piece).await.is_err() {
             // the end tells what is wrong
             return Ok(archiving);

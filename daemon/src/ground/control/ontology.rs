@@ -3,12 +3,12 @@
 use crate::platform::control::document::{Document, check_named, registered};
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use oracled_actors::ground::registry::RegisterOntology;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_api::ground::OntologySummary;
 use oracled_domain::Peer;
@@ -37,7 +37,8 @@ pub async fn get(
 ) -> Result<Json<Ontology>, Problem> {
     let reference = referred(path)?;
     let known = service.system.store.ontology(&reference)?;
-    let unknown = || GroundProblem::OntologyUnknown(format!("no ontology {reference} is registered"));
+    let unknown =
+        || Problem::new(ProblemCode::OntologyUnknown, format!("no ontology {reference} is registered"));
     Ok(Json(known.ok_or_else(unknown)?.0))
 }
 
@@ -63,6 +64,7 @@ pub async fn put(
 }
 
 fn referred(path: Result<Path<(String, String)>, PathRejection>) -> Result<OntologyRef, Problem> {
-    let Path((ontology_id, version)) = path.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let Path((ontology_id, version)) =
+        path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     Ok(OntologyRef { ontology_id: named(Ok(Path(ontology_id)))?, version })
 }

@@ -3,12 +3,12 @@
 use crate::platform::control::document::{Document, check_named, registered};
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use oracled_actors::ground::registry::RegisterPipeline;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_api::ground::PipelineDetails;
 use oracled_domain::Peer;
@@ -57,7 +57,8 @@ pub async fn put(
 
 /// A pipeline as the store has it.
 pub(crate) fn known(service: &Service, pipeline_id: &PipelineId) -> Result<PipelineDetails, Problem> {
-    let unknown = || GroundProblem::PipelineUnknown(format!("no pipeline {pipeline_id} is registered"));
+    let unknown =
+        || Problem::new(ProblemCode::PipelineUnknown, format!("no pipeline {pipeline_id} is registered"));
     let store = &service.system.store;
     let (registered, _) = store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
     let definition = store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;

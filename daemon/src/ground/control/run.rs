@@ -5,7 +5,6 @@ use crate::platform::api::request::QueryParams;
 use crate::platform::api::request::Unasked;
 use crate::platform::control::document::Document;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -13,6 +12,7 @@ use axum::{Extension, Json};
 use hyper::StatusCode;
 use oracled_actors::ground::ingestion::{Approve, Cancel, Discard, Running, Undo};
 use oracled_api::base::page::Page;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{RunReport, RunsParams};
 use oracled_domain::Peer;
 use oracled_domain::base::digest::is_digit;
@@ -46,7 +46,7 @@ pub async fn list(
     runs.sort_by_key(|run| Reverse(run.started_at));
     if let Some(after) = after {
         let position = runs.iter().position(|run| run.run_id == after);
-        let position = position.ok_or_else(|| GroundProblem::RunUnknown(after.to_string()))?;
+        let position = position.ok_or_else(|| Problem::run_unknown(after.to_string()))?;
         runs.drain(..=position);
     }
     runs.truncate(*limit + 1);
@@ -156,18 +156,19 @@ pub async fn undo(
 
 /// The run that a path names by its id, or by the first digits of it.
 pub(crate) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) -> Result<Run, Problem> {
-    let Path(digits) = run_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let Path(digits) =
+        run_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
         let told = format!(
             "a run is named by its id, or by {DIGITS_MIN} or more of its first digits: lower-case hexadecimal ones"
         );
-        return Err(Problem::InvalidRequest(told));
+        return Err(Problem::new(ProblemCode::InvalidRequest, told));
     }
-    let unknown = || Problem::from(GroundProblem::RunUnknown(digits.clone()));
+    let unknown = || Problem::run_unknown(digits.clone());
     let ids = store.runs_with_prefix(&digits)?;
     if ids.len() > 1 {
         let told = format!("there are several runs whose ids begin with {digits}; name more digits");
-        return Err(Problem::InvalidRequest(told));
+        return Err(Problem::new(ProblemCode::InvalidRequest, told));
     }
     let run_id = ids.first().and_then(|run_id| run_id.parse().ok()).ok_or_else(unknown)?;
     Ok(store.run(&run_id)?.ok_or_else(unknown)?.0)

@@ -3,12 +3,12 @@
 use crate::platform::control::document::{Document, check_named, registered};
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use oracled_actors::ground::registry::{Confirm, Invalidate, RegisterSource, Review, ReviewSource};
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_api::ground::{CheckedSource, ReasonRequest, SourceReviewRequest};
 use oracled_domain::Peer;
@@ -135,7 +135,7 @@ pub(crate) fn reason(document: &Document) -> Result<String, Problem> {
             "`reason` has {} bytes; it must hold visible text of at most {REASON_MAX_BYTES} bytes",
             reason.len()
         );
-        return Err(Problem::InvalidRequest(told));
+        return Err(Problem::new(ProblemCode::InvalidRequest, told));
     }
     Ok(reason)
 }
@@ -143,6 +143,6 @@ pub(crate) fn reason(document: &Document) -> Result<String, Problem> {
 /// A source as the store has it.
 pub(crate) fn known(service: &Service, oracle_id: &SourceId) -> Result<SourceState, Problem> {
     let known = service.system.store.source(oracle_id)?;
-    let unknown = || GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered"));
+    let unknown = || Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered"));
     Ok(known.ok_or_else(unknown)?.0)
 }

@@ -7,7 +7,6 @@ use crate::platform::api::request::Unasked;
 use crate::platform::control::document::Document;
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::{Service, act};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -20,6 +19,7 @@ use oracled_actors::ground::ingestion::{Prune, Pull, PullOutcome, Rebuild, Verif
 use oracled_actors::ground::queries::StillWaiting;
 use oracled_actors::platform::caller::carried;
 use oracled_api::base::pieces::{Pieces, Sender};
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::{PruneRequest, PullResponse, VerifyFilesRequest};
 use oracled_domain::Peer;
 use oracled_domain::audit::event::{ReadKind, ReadOutcome};
@@ -54,7 +54,7 @@ pub async fn pull(
     _: Unasked,
 ) -> Result<Json<PullResponse>, Problem> {
     if service.draining() {
-        return Err(Problem::Draining);
+        return Err(Problem::draining());
     }
     let pipeline_id = named(pipeline_id)?;
     act(async move {
@@ -120,7 +120,7 @@ pub async fn verify(
     })
     .await?;
     match unknown.filter(|_| verified.runs.is_empty() && verified.file_fault.is_none()) {
-        Some(run_id) => Err(GroundProblem::RunUnknown(run_id.to_string()).into()),
+        Some(run_id) => Err(Problem::run_unknown(run_id.to_string())),
         None => Ok(Json(verified)),
     }
 }
@@ -154,7 +154,7 @@ pub async fn export(
     let Some(view) = service.system.store.view(&oracle_id)? else {
         started.ended_as(ReadOutcome::SourceUnknown);
         queries.close_entry(started).await?;
-        return Err(GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered")).into());
+        return Err(Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered")));
     };
     let mut ended = open();
     started.ended_as(ReadOutcome::Started);

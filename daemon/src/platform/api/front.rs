@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use oracled_actors::ground::queries::StillWaiting;
 use oracled_actors::platform::caller::called_by;
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
 use oracled_domain::{Caller, Peer};
 use std::future::poll_fn;
@@ -102,12 +103,17 @@ impl Shared {
     }
 
     fn check_headers(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         if headers.len() <= self.headers && bytes <= self.header_bytes {
             return Ok(());
         }
-        let (max_headers, max_bytes) = (self.headers, self.header_bytes);
-        Err(Problem::HeadersTooLarge { headers: headers.len(), bytes, max_headers, max_bytes })
+        let detail = format!(
+            "the request has {} headers of {bytes} bytes; at most {} of {} are taken",
+            headers.len(),
+            self.headers,
+            self.header_bytes
+        );
+        Err(Problem::new(ProblemCode::HeadersTooLarge, detail))
     }
 }
 
@@ -117,8 +123,10 @@ async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Res
     match timeout(time, caught(handled)).await {
         Ok(Ok(Ok(response))) => response,
         // the router's error type has no values; a panic was told to the service's log by its hook
-        Ok(Ok(Err(_)) | Err(Panicked)) => Problem::Internal("the handler panicked".into()).into_response(),
-        Err(_) => Problem::RequestTimeout { max_s: time.as_secs() }.into_response(),
+        Ok(Ok(Err(_)) | Err(Panicked)) => {
+            Problem::new(ProblemCode::InternalError, "the handler panicked").into_response()
+        }
+        Err(_) => Problem::request_timeout(time).into_response(),
     }
 }
 

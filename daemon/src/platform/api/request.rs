@@ -15,6 +15,7 @@ use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::wording::plain;
 use oracled_domain::verdict::session::{Email, Query};
@@ -54,7 +55,7 @@ impl FromRequestParts<Arc<Service>> for SessionInPath {
         let Path(text) = Path::<String>::from_request_parts(parts, service)
             .await
             // escapes that are no UTF-8
-            .map_err(|rejection| Problem::InvalidSessionId(rejection.body_text()))?;
+            .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
         session_id(text, &service.config.limits).map(Self)
     }
 }
@@ -68,7 +69,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let params = axum::extract::Query::try_from_uri(&parts.uri);
         let axum::extract::Query(params) =
-            params.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+            params.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
         Ok(Self(params))
     }
 }
@@ -113,15 +114,15 @@ impl JsonBody {
     async fn read(body: &mut Body, service: &Service, max_bytes: usize) -> Result<Self, Problem> {
         // what is announced too large need not be sent first
         if body.size_hint().lower() > max_bytes as u64 {
-            return Err(Problem::BodyTooLarge { max_bytes });
+            return Err(Problem::body_too_large(max_bytes));
         }
         let mut text = Vec::new();
         let mut held: Option<OwnedSemaphorePermit> = None;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Problem::BodyBroken(error.to_string()))?;
+            let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
             let Ok(data) = frame.into_data() else { continue };
             if text.len() + data.len() > max_bytes {
-                return Err(Problem::BodyTooLarge { max_bytes });
+                return Err(Problem::body_too_large(max_bytes));
             }
             let more = service.hold_body(data.len())?;
             match &mut held {
@@ -167,7 +168,7 @@ impl JsonBody {
     /// # Errors
     /// `InvalidJson` where it is not JSON, `InvalidRequest` with the place where it is not such a `T`.
     pub fn parse_strictly<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        strict::read(&self.text, "a request", Problem::InvalidRequest)
+        strict::read(&self.text, "a request", ProblemCode::InvalidRequest)
     }
 }
 
@@ -176,14 +177,14 @@ impl JsonBody {
 /// # Errors
 /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
 pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    let not_json = |error: serde_json::Error| Problem::InvalidJson(told(&error));
+    let not_json = |error: serde_json::Error| Problem::invalid_json(told(&error));
     // serde would take an array as the fields in their order, without their names
     if text.trim_ascii_start().starts_with(b"[") {
         serde_json::from_slice::<IgnoredAny>(text).map_err(not_json)?;
-        return Err(Problem::InvalidRequest("a request is an object, not an array".into()));
+        return Err(Problem::new(ProblemCode::InvalidRequest, "a request is an object, not an array"));
     }
     serde_json::from_slice(text).map_err(|error| match error.classify() {
-        Category::Data => Problem::InvalidRequest(with_place::<T>(text, &error)),
+        Category::Data => Problem::new(ProblemCode::InvalidRequest, with_place::<T>(text, &error)),
         Category::Io | Category::Syntax | Category::Eof => not_json(error),
     })
 }
@@ -248,8 +249,8 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     if is_json {
         Ok(())
     } else {
-        let given = essence.chars().take(80).collect();
-        Err(Problem::UnsupportedMediaType { given, wanted: "application/json" })
+        let given: String = essence.chars().take(80).collect();
+        Err(Problem::unsupported_media_type(&given, "application/json"))
     }
 }
 
@@ -265,11 +266,12 @@ fn essence(headers: &HeaderMap) -> &str {
 /// `InvalidSessionId`.
 pub fn session_id(text: String, limits: &Limits) -> Result<SessionId, Problem> {
     let max_chars = limits.session_id_chars;
-    let id = SessionId::try_from(text).map_err(|error| Problem::InvalidSessionId(error.to_string()))?;
+    let id = SessionId::try_from(text)
+        .map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
     if id.as_str().len() > max_chars {
         let text =
             format!("a session id has 1 to {max_chars} characters; this one has {}", id.as_str().len());
-        return Err(Problem::InvalidSessionId(text));
+        return Err(Problem::new(ProblemCode::InvalidSessionId, text));
     }
     Ok(id)
 }
@@ -279,7 +281,7 @@ pub fn session_id(text: String, limits: &Limits) -> Result<SessionId, Problem> {
 /// # Errors
 /// `UnknownTier`.
 pub fn tier(word: &str) -> Result<Tier, Problem> {
-    word.parse::<Tier>().map_err(|error| Problem::UnknownTier(error.to_string()))
+    word.parse::<Tier>().map_err(|error| Problem::new(ProblemCode::UnknownTier, error.to_string()))
 }
 
 /// The query `text`, within the configured length.
@@ -288,7 +290,11 @@ pub fn tier(word: &str) -> Result<Tier, Problem> {
 /// `QueryTooLong`.
 pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
     let (bytes, max_bytes) = (text.len(), limits.query_bytes);
-    if bytes > max_bytes { Err(Problem::QueryTooLong { bytes, max_bytes }) } else { Ok(Query::new(text)) }
+    if bytes <= max_bytes {
+        return Ok(Query::new(text));
+    }
+    let detail = format!("the query has {bytes} bytes; at most {max_bytes} are taken");
+    Err(Problem::new(ProblemCode::QueryTooLong, detail))
 }
 
 /// The query `text`, which the model will be asked about.
@@ -297,8 +303,9 @@ pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
 /// `QueryTooLong`; `InvalidRequest` where nothing is asked.
 pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
     if is_blank(&text) {
-        return Err(Problem::InvalidRequest(
-            "`query` is empty: there is nothing to ask the model about".into(),
+        return Err(Problem::new(
+            ProblemCode::InvalidRequest,
+            "`query` is empty: there is nothing to ask the model about",
         ));
     }
     query(text, limits)
@@ -311,10 +318,13 @@ pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
 pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
     let unknown = |word: &str| {
         let given: String = word.chars().take(40).collect();
-        let allowed = Label::ALL.map(Label::as_str).join(", ");
-        Problem::InvalidRequest(format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"))
+        let allowed = Label::ALL.map(<&str>::from).join(", ");
+        Problem::new(
+            ProblemCode::InvalidRequest,
+            format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"),
+        )
     };
-    word.map(|word| Label::exactly(&word).ok_or_else(|| unknown(&word))).transpose()
+    word.map(|word| word.parse().map_err(|_| unknown(&word))).transpose()
 }
 
 /// The e-mail address `text`.
@@ -323,7 +333,7 @@ pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
 /// `InvalidRequest`.
 pub fn email(text: Option<String>) -> Result<Option<Email>, Problem> {
     let email = text.map(Email::try_from).transpose();
-    email.map_err(|error| Problem::InvalidRequest(format!("`customer_email`: {error}")))
+    email.map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`customer_email`: {error}")))
 }
 
 /// The payload that a request hands in as one of the two.
@@ -334,11 +344,12 @@ pub fn payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<Payload,
     match (verdict, raw) {
         (Some(verdict), None) => Ok(Payload::json(verdict)),
         (None, Some(raw)) => Ok(Payload::raw(raw)),
-        (None, None) => {
-            Err(Problem::InvalidRequest("`verdict` (a JSON value) or `raw` (text) is missing".into()))
-        }
+        (None, None) => Err(Problem::new(
+            ProblemCode::InvalidRequest,
+            "`verdict` (a JSON value) or `raw` (text) is missing",
+        )),
         (Some(_), Some(_)) => {
-            Err(Problem::InvalidRequest("either `verdict` or `raw` is taken, not both".into()))
+            Err(Problem::new(ProblemCode::InvalidRequest, "either `verdict` or `raw` is taken, not both"))
         }
     }
 }

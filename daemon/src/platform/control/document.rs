@@ -3,11 +3,11 @@
 
 use crate::platform::api::request::{JsonBody, strict};
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::{FromRequest, Request};
 use oracled_actors::ground::registry;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
@@ -39,7 +39,7 @@ impl Document {
     /// # Errors
     /// `InvalidJson` where it is not JSON; `InvalidDocument` with the place of what is wrong.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        strict::read(self.0.text(), "a document", |told| GroundProblem::InvalidDocument(told).into())
+        strict::read(self.0.text(), "a document", ProblemCode::InvalidDocument)
     }
 }
 
@@ -56,5 +56,5 @@ pub(crate) fn check_named<N: Display + PartialEq>(
         return Ok(());
     }
     let detail = format!("`{field}` is {document}, and the path says {path}; they must be the same");
-    Err(GroundProblem::InvalidDocument(detail).into())
+    Err(Problem::new(ProblemCode::InvalidDocument, detail))
 }

@@ -28,7 +28,7 @@ pub async fn post(
         "ingestion" => system.ingestion.ask(InjectPanic).await,
         "registry" => system.registry.ask(InjectPanic).await,
         "logger" => system.log.door().ask(InjectPanic).await,
-        _ => return Err(Problem::NotFound(super::order::PATHS)),
+        _ => return Err(Problem::not_found(super::order::PATHS)),
     }
     .expect_err("an actor that is told to panic does not answer");
     Ok(StatusCode::NO_CONTENT)

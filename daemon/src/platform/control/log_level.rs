@@ -7,6 +7,7 @@ use crate::platform::service::{Service, act};
 use crate::platform::telemetry;
 use axum::extract::State;
 use axum::{Extension, Json};
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::LogLevel;
 use oracled_domain::Peer;
 use std::sync::Arc;
@@ -31,14 +32,15 @@ pub async fn put(
     let LogLevel { level } = body.parse()?;
     if level.len() > LEVEL_MAX_BYTES {
         let text = format!("`level` has {} bytes; at most {LEVEL_MAX_BYTES} are taken", level.len());
-        return Err(Problem::InvalidRequest(text));
+        return Err(Problem::new(ProblemCode::InvalidRequest, text));
     }
-    telemetry::filter(&level).map_err(|error| Problem::InvalidRequest(format!("`{level}`: {error}")))?;
+    telemetry::filter(&level)
+        .map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`{level}`: {error}")))?;
     act(async move {
         let _turn = service.control_turn().await;
         let before = service.log_level.get();
         audit(&service, "log_level", format!("from {before} to {level}"), Some(peer)).await?;
-        service.log_level.set(&level).map_err(Problem::Internal)?;
+        service.log_level.set(&level).map_err(|error| Problem::new(ProblemCode::InternalError, error))?;
         Ok(Json(LogLevel { level: service.log_level.get() }))
     })
     .await

@@ -1,6 +1,6 @@
 //! Helpers that the control handlers share.
 
-use crate::platform::problem::Problem;
+use crate::platform::problem::{Problem, ProblemCode};
 use crate::platform::service::Service;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
@@ -17,8 +17,8 @@ pub(crate) fn named<T: TryFrom<String, Error: Display>>(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<T, Problem> {
     // escapes that are no UTF-8
-    let Path(name) = path.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
-    T::try_from(name).map_err(|error| Problem::InvalidRequest(error.to_string()))
+    let Path(name) = path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+    T::try_from(name).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))
 }
 
 /// Commits the entry of a control message that changes something.

@@ -7,6 +7,7 @@ use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::State;
 use axum::{Extension, Json};
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::ReloadResponse;
 use oracled_domain::Peer;
 use std::sync::Arc;
@@ -32,11 +33,15 @@ pub async fn reload(service: &Service, flags: &Flags, peer: Option<Peer>) -> Res
     let _turn = service.control_turn().await;
     // first and in any case: whoever has rotated the log, because it fills the disk, say, waits for its file to be let go
     let reopened = service.system.log.reopen_mirror().await;
-    let config = Config::load(flags).map_err(|error| Problem::InvalidRequest(error.to_string()))?;
+    let config =
+        Config::load(flags).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
     let needs_restart = changed(&service.config, &config);
     audit(service, "reload", format!("needs a restart: {needs_restart:?}"), peer).await?;
-    service.log_level.set(&config.log_level).map_err(Problem::Internal)?;
-    reopened.map_err(Problem::StorageUnavailable)?;
+    service
+        .log_level
+        .set(&config.log_level)
+        .map_err(|error| Problem::new(ProblemCode::InternalError, error))?;
+    reopened.map_err(|error| Problem::new(ProblemCode::StorageUnavailable, error))?;
     Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart })
 }
 

@@ -21,7 +21,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<StatusRepor
     let reasons = service.unready();
     let variance = service.system.regen.ask(AskVariance).await?;
     let statuses = service.system.oracle_health.ask(Statuses).await?;
-    let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.as_str()));
+    let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.into_str()));
     let oracles = oracles.collect();
     Ok(Json(StatusReport {
         version: env!("CARGO_PKG_VERSION").into(),

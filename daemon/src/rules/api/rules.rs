@@ -3,6 +3,7 @@
 mod batch;
 
 pub use batch::*;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateRequest;
 
 use crate::platform::api::held::document;
@@ -17,6 +18,7 @@ use hyper::StatusCode;
 use oracled_api::rules::{RegisteredRule, RulesResponse};
 use oracled_domain::rules::RuleId;
 use std::sync::Arc;
+use strum::VariantArray;
 
 /// The rules that there are, and what is configured of them.
 #[utoipa::path(
@@ -26,11 +28,11 @@ use std::sync::Arc;
 )]
 pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
     let settings = service.config.rules.settings();
-    let registered = |id: RuleId| {
+    let registered = |id: &RuleId| {
         let rule = id.rule();
-        RegisteredRule { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(&id) }
+        RegisteredRule { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(id) }
     };
-    let rules = RuleId::ALL.into_iter().map(registered).collect();
+    let rules = RuleId::VARIANTS.iter().map(registered).collect();
     Json(RulesResponse { rules, unsupported_max: settings.unsupported_max })
 }
 
@@ -56,7 +58,9 @@ pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Re
     let room = held::room_for(body.bytes() + held.bytes(), &service).await?;
     let rules = service.system.rules.clone();
     let mut evaluations = service.work(async move { Ok(rules.evaluate(vec![case]).await?) }).await?;
-    let evaluation = evaluations.pop().ok_or_else(|| Problem::Internal("no evaluation came back".into()))?;
+    let evaluation = evaluations
+        .pop()
+        .ok_or_else(|| Problem::new(ProblemCode::InternalError, "no evaluation came back"))?;
     let json = serde_json::to_vec(&evaluation).expect("an evaluation is plain data with string keys");
     Ok(document(StatusCode::OK, Held::new(json, Some(room))))
 }

@@ -73,6 +73,6 @@ pub async fn get(
 ) -> Result<Response, Problem> {
     match service.system.cache.ask(Read(session_id.clone())).await?? {
         Some(cached) => Ok(document(StatusCode::OK, cached.body.clone())),
-        None => Err(Problem::VerdictNotCached(session_id.to_string())),
+        None => Err(Problem::verdict_not_cached(session_id.to_string())),
     }
 }

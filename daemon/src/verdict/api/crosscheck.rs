@@ -6,6 +6,7 @@ use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
 use oracled_actors::verdict::crosscheck::{Judge, Outcome};
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::CrosscheckRequest;
 use oracled_domain::{Decision, GatePath};
 use std::sync::Arc;
@@ -41,6 +42,6 @@ pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result
     let outcome = service.work(async move { Ok(crosscheck.ask(judge).await??) }).await?;
     match outcome {
         Outcome::Checked(decision) => Ok(Json(decision)),
-        other => Err(Problem::Internal(format!("a check ended as {other:?}"))),
+        other => Err(Problem::new(ProblemCode::InternalError, format!("a check ended as {other:?}"))),
     }
 }

@@ -1,6 +1,5 @@
 //! `/v1/sessions/{session_id}`: tells of a session what a later read will need to have its verdict made again.
 
-use super::verdicts::mismatch;
 use crate::platform::api::request::{self, JsonBody, SessionInPath};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
@@ -46,6 +45,6 @@ pub async fn put(
     match service.work(async move { Ok(cache.ask(register).await??) }).await? {
         Registered::Created(session) => Ok((StatusCode::CREATED, Json(session.into()))),
         Registered::Updated(session) => Ok((StatusCode::OK, Json(session.into()))),
-        Registered::Mismatch(what) => Err(mismatch(&session_id, what)),
+        Registered::Mismatch(what) => Err(Problem::session_mismatch(&session_id, what)),
     }
 }

@@ -13,9 +13,9 @@ use hyper::{Method, StatusCode};
 use oracled_actors::verdict::cache::{Cached, Find, Known, Read};
 use oracled_actors::verdict::crosscheck::{Judge, Outcome};
 use oracled_actors::verdict::regen::{self, Failed, Landed, Landing};
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::SubmitRequest;
 use oracled_domain::rules::Evaluation;
-use oracled_domain::verdict::session::Mismatch;
 use oracled_domain::{Decision, GatePath, SessionId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ async fn delivered_before(service: &Service, find: Find) -> Result<Option<Respon
     let (cache, session_id) = (service.system.cache.clone(), find.session_id.clone());
     match service.work(async move { Ok(cache.ask(find).await??) }).await? {
         Known::Cached(cached) => Ok(Some(document(StatusCode::OK, replayed(&cached)))),
-        Known::Mismatch(what) => Err(mismatch(&session_id, what)),
+        Known::Mismatch(what) => Err(Problem::session_mismatch(&session_id, what)),
         Known::Nothing(_) => Ok(None),
     }
 }
@@ -131,12 +131,12 @@ pub async fn get(
     let (cached, came_from) = match found {
         Some(cached) => (cached, "HIT"),
         // whoever asks for the head alone does not want it made
-        None if method == Method::HEAD => return Err(Problem::VerdictNotCached(session_id.to_string())),
-        None if service.draining() => return Err(Problem::Draining),
+        None if method == Method::HEAD => return Err(Problem::verdict_not_cached(session_id.to_string())),
+        None if service.draining() => return Err(Problem::draining()),
         None => {
             let landed = service.system.regen.ask(regen::Read(session_id.clone())).await?;
             if matches!(&landed, Err(failed) if matches!(**failed, Failed::NoModel)) {
-                return Err(Problem::VerdictNotCached(session_id.to_string()));
+                return Err(Problem::verdict_not_cached(session_id.to_string()));
             }
             // another flight may have landed a moment ago
             let came_from = if matches!(landed, Ok(Landing::Replayed(_))) { "HIT" } else { "MISS" };
@@ -156,7 +156,7 @@ fn no_model(service: &Service) -> Problem {
         }
         _ => "the model has no key: see `model.api_key_file`".to_owned(),
     };
-    Problem::ModelUnavailable { cause, retry_after: None }
+    Problem::new(ProblemCode::ModelUnavailable, cause)
 }
 
 /// The verdict that a flight has brought.
@@ -171,7 +171,7 @@ fn landing(service: &Service, session_id: &SessionId, landed: Landed) -> Result<
         Ok(Landing::RefusedByRules { evaluation, retry_after }) => {
             Err(refused_by_rules(service, session_id, Arc::unwrap_or_clone(evaluation), retry_after))
         }
-        Ok(Landing::Mismatch(what)) => Err(mismatch(session_id, what)),
+        Ok(Landing::Mismatch(what)) => Err(Problem::session_mismatch(session_id, what)),
         Err(failed) => Err(Problem::not_made(session_id, &failed)),
     }
 }
@@ -204,17 +204,13 @@ pub(crate) async fn deliver(service: Arc<Service>, mut judge: Judge) -> Result<R
             Ok(document(StatusCode::CREATED, cached.body.clone()))
         }
         Outcome::Replayed(cached) => Ok(document(StatusCode::OK, replayed(&cached))),
-        Outcome::Mismatch(what) => Err(mismatch(&session_id, what)),
+        Outcome::Mismatch(what) => Err(Problem::session_mismatch(&session_id, what)),
         Outcome::Rejected(decision) => Err(rejected(&service, &session_id, decision, None)),
         Outcome::RefusedByRules(evaluation) => {
             Err(refused_by_rules(&service, &session_id, *evaluation, None))
         }
-        Outcome::Checked(_) => Err(Problem::Internal("a delivery ended as a check".into())),
+        Outcome::Checked(_) => Err(Problem::new(ProblemCode::InternalError, "a delivery ended as a check")),
     }
-}
-
-pub(crate) fn mismatch(session_id: &SessionId, what: Mismatch) -> Problem {
-    Problem::SessionMismatch { session_id: session_id.to_string(), what }
 }
 
 fn rejected(
@@ -223,8 +219,12 @@ fn rejected(
     decision: Decision,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let (session_id, contact) = (session_id.to_string(), service.config.contact.clone());
-    Problem::CrosscheckRejected { session_id, decision: Box::new(decision), contact, retry_after }
+    let contact = service.config.contact.clone();
+    let detail = format!("the verdict did not pass the crosscheck; ask {contact} about session {session_id}");
+    let mut problem = Problem::new(ProblemCode::CrosscheckRejected, detail).retry_after(retry_after);
+    problem.document.decision = Some(decision);
+    problem.document.contact = Some(contact);
+    problem
 }
 
 fn refused_by_rules(
@@ -233,8 +233,12 @@ fn refused_by_rules(
     evaluation: Evaluation,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let (session_id, contact) = (session_id.to_string(), service.config.contact.clone());
-    Problem::RulesRejected { session_id, evaluation: Box::new(evaluation), contact, retry_after }
+    let contact = service.config.contact.clone();
+    let detail = format!("the verdict did not pass the rules; ask {contact} about session {session_id}");
+    let mut problem = Problem::new(ProblemCode::RulesRejected, detail).retry_after(retry_after);
+    problem.document.evaluation = Some(evaluation);
+    problem.document.contact = Some(contact);
+    problem
 }
 
 /// The document with `"replayed":true` as its last member.

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
 use oracled_actors::verdict::regen::AskVariance;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{DivergenceParams, DivergenceResponse};
 use oracled_domain::verdict::divergence::DivergenceTable;
 use oracled_domain::{Event, EventKind};
@@ -27,7 +28,7 @@ pub async fn get(
     let DivergenceParams { since } = params;
     let store = service.system.store.clone();
     let table = tokio::task::spawn_blocking(move || counted(&store, since)).await;
-    let table = table.map_err(|error| Problem::Internal(error.to_string()))??;
+    let table = table.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
     let variance = service.system.regen.ask(AskVariance).await?;
     Ok(Json(DivergenceResponse { table, variance }))
 }

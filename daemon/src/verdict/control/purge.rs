@@ -25,6 +25,6 @@ pub async fn delete(
     if purged {
         Ok(Json(PurgeResponse { session_id, purged: true }))
     } else {
-        Err(Problem::VerdictNotCached(session_id))
+        Err(Problem::verdict_not_cached(session_id))
     }
 }

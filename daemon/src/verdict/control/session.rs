@@ -3,17 +3,17 @@
 use crate::platform::api::request::{self, JsonBody, SessionInPath};
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
-use crate::verdict::api::verdicts::mismatch;
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::cache::{Correct, Corrected, Remove};
 use oracled_actors::verdict::notifier::HoldMails;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::verdict::{CorrectSessionRequest, SessionReport};
 use oracled_domain::{MailId, Peer, SessionId};
 use std::sync::Arc;
 
 fn unknown(session_id: &SessionId) -> Problem {
-    Problem::SessionUnknown(session_id.to_string())
+    Problem::session_unknown(session_id.to_string())
 }
 
 /// Shows a session.
@@ -50,7 +50,7 @@ pub async fn patch(
     match act(async move { Ok(cache.ask(correct).await??) }).await? {
         Corrected::Done(session) => Ok(Json((*session).into())),
         Corrected::Unknown => Err(unknown(&session_id)),
-        Corrected::Mismatch(what) => Err(mismatch(&session_id, what)),
+        Corrected::Mismatch(what) => Err(Problem::session_mismatch(&session_id, what)),
     }
 }
 
@@ -60,7 +60,8 @@ fn queued_mails(service: &Service, session_id: &SessionId) -> Result<Vec<MailId>
     let verdict = MailId::verdict(session_id);
     let mut mails: Vec<_> = store.mail_standing(&verdict)?.map(|_| verdict).into_iter().collect();
     let prefix = format!("divergence:{session_id}:");
-    let after = MailId::try_from(prefix.clone()).map_err(|error| Problem::Internal(error.to_string()))?;
+    let after = MailId::try_from(prefix.clone())
+        .map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
     store.visit_mails(Some(&after), |standing| {
         let goes_on = standing.mail_id.as_str().starts_with(&prefix);
         if goes_on && standing.session_id == *session_id {

@@ -3,13 +3,14 @@
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::order::named;
-use crate::platform::problem::{GroundProblem, Problem};
+use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use oracled_actors::verification::{Dismiss, Resolve, Revoke};
 use oracled_api::base::page::Page;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::verification::{ReviewSummary, ReviewsParams};
 use oracled_domain::Peer;
 use oracled_domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
@@ -37,7 +38,7 @@ pub async fn list(
 ) -> Result<Json<Page<ReviewSummary>>, Problem> {
     let store = service.system.store.clone();
     let page = spawn_blocking(move || page(&store, params)).await;
-    Ok(Json(page.map_err(|error| Problem::Internal(error.to_string()))??))
+    Ok(Json(page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??))
 }
 
 fn page(store: &Store, params: ReviewsParams) -> Result<Page<ReviewSummary>, StoreError> {
@@ -82,7 +83,7 @@ pub async fn get(
     let known = service.system.store.review(&review_id)?.map(|(state, _)| Json(state));
     known.ok_or_else(|| {
         let told: String = review_id.chars().take(TOLD_MAX_CHARS).collect();
-        GroundProblem::ReviewUnknown(format!("no review has the id {told}")).into()
+        Problem::new(ProblemCode::ReviewUnknown, format!("no review has the id {told}"))
     })
 }
 

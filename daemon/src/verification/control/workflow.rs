@@ -3,12 +3,12 @@
 use crate::platform::control::document::{Document, check_named, registered};
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use oracled_actors::ground::registry::{RegisterWorkflow, RegistryError, check_workflow};
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_api::verification::WorkflowDetails;
 use oracled_domain::Peer;
@@ -40,7 +40,8 @@ pub async fn get(
     workflow_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<WorkflowDetails>, Problem> {
     let workflow_id: WorkflowId = named(workflow_id)?;
-    let unknown = || GroundProblem::WorkflowUnknown(format!("no workflow {workflow_id} is registered"));
+    let unknown =
+        || Problem::new(ProblemCode::WorkflowUnknown, format!("no workflow {workflow_id} is registered"));
     let (registered, _) = service.system.store.workflow(&workflow_id)?.ok_or_else(unknown)?;
     looked_at(&service, registered).map(Json)
 }

@@ -233,7 +233,8 @@ impl SourceAskedEntry {
             response_timestamp: call.ended_at,
             latency_ms: call.latency_ms,
             status,
-            error_code: matches!(status, Status::Timeout | Status::Error).then(|| ended.as_str().to_owned()),
+            error_code: matches!(status, Status::Timeout | Status::Error)
+                .then(|| ended.into_str().to_owned()),
             response_hash: record.and_then(|record| record.evidence_hash.clone()),
             cache_hit: call.cache_hit,
             stale_data_used: outcome.is_some_and(|outcome| outcome.stale),

@@ -140,7 +140,7 @@ fn the_table_counts_each_pair_of_verdicts() {
     }
     let counted: Vec<_> = table.cells.iter().filter(|cell| cell.count > 0).collect();
     let pairs: Vec<_> =
-        counted.iter().map(|c| (c.original_verdict.as_str(), c.regen_verdict.as_str(), c.count)).collect();
+        counted.iter().map(|c| (c.original_verdict.as_str(), c.regen_verdict.into_str(), c.count)).collect();
     assert_eq!(
         pairs,
         [("GREEN", "GREEN", 1), ("GREEN", "RED", 2), ("AMBER", "RED", 1), ("UNKNOWN", "NULL", 1)]

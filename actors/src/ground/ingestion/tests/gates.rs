@@ -167,7 +167,7 @@ fn snapshot_with_unidentified_rejects_withdraws_nothing() {
         let payload = rows(0..99, "1").replacen("ABW,1900", "ABW,19O0", 1) + &more;
         let run = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!((run.state, run.counts.unidentified), (RunState::Completed, 1), "{run:?}");
-        assert_eq!(run.counts.changes.get(ChangeKind::Withdrawn.as_str()), None);
+        assert_eq!(run.counts.changes.get(ChangeKind::Withdrawn.into_str()), None);
         let answer = all(&system, None).await.response;
         let [_, warning] = &answer.warnings[..] else { panic!("{:?}", answer.warnings) };
         assert!(warning.contains("2023-05-04") && warning.contains("without an identity"), "{warning}");
@@ -200,7 +200,7 @@ fn undo_takes_a_run_back_for_questions_from_then_on() {
         let known = time.clock().now();
         time.turn(60);
         let undone = undo(&system, &bad).await.expect("it is in force");
-        assert_eq!(undone.counts.changes.get(ChangeKind::Undone.as_str()), Some(&98), "{undone:?}");
+        assert_eq!(undone.counts.changes.get(ChangeKind::Undone.into_str()), Some(&98), "{undone:?}");
         let now = all(&system, None).await.response;
         assert_eq!((&now.records, now.query_metadata.data_version.as_str()), (&before, "2020-04-14"));
         assert_eq!(state(&system).entry.current_version, "2020-04-14");

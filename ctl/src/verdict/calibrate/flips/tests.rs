@@ -109,10 +109,10 @@ fn every_flag_with_a_weight_that_the_mapping_raises_is_known_to_its_tier() {
     for judgement in judgements() {
         for flag in judgement.inspection.flags.iter().filter(|flag| weighs(flag)) {
             assert!(raisable(judgement.tier).contains(flag), "{flag} in {}", judgement.tier);
-            names.insert(flag.name());
+            names.insert(flag.into_str());
         }
     }
-    let known: std::collections::BTreeSet<_> = raisable(Tier::Strategy).iter().map(Flag::name).collect();
+    let known: std::collections::BTreeSet<_> = raisable(Tier::Strategy).iter().map(Flag::into_str).collect();
     assert_eq!(names, known, "every name is met with, and none is known that is not");
     for tier in Tier::ALL {
         assert!(raisable(tier).is_sorted_by(|one, other| one < other), "in order, none twice");

@@ -3,6 +3,7 @@
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use oracled_actors::rules::Case;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateRequest;
 use oracled_api::verdict::SubmitRequest;
 use oracled_domain::rules::sourced::{FactSource, FactsFrom};
@@ -107,12 +108,12 @@ impl WantedCase {
         let chars = id.as_ref().map_or(0, |id| id.chars().count());
         if chars > CASE_ID_MAX_CHARS {
             let text = format!("`id` has {chars} characters; at most {CASE_ID_MAX_CHARS} are taken");
-            return Err(Problem::InvalidRequest(text));
+            return Err(Problem::new(ProblemCode::InvalidRequest, text));
         }
         if facts.is_none() && facts_from.is_none() {
             let text =
                 "missing field `facts`, or `facts_from`: a text is checked against facts, be it none: []";
-            return Err(Problem::InvalidRequest(text.into()));
+            return Err(Problem::new(ProblemCode::InvalidRequest, text));
         }
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
         let expected = expected.unwrap_or_default();
@@ -138,9 +139,12 @@ impl Wanted {
                 ("rules", rules.is_some()),
             ];
             return match beside.iter().find(|(_, given)| *given) {
-                Some((name, _)) => Err(Problem::InvalidRequest(format!(
-                    "`{name}` is given without `facts` or `facts_from`: a verdict is checked where facts are given, be it none: []"
-                ))),
+                Some((name, _)) => Err(Problem::new(
+                    ProblemCode::InvalidRequest,
+                    format!(
+                        "`{name}` is given without `facts` or `facts_from`: a verdict is checked where facts are given, be it none: []"
+                    ),
+                )),
                 None => Ok(None),
             };
         }
@@ -154,6 +158,6 @@ impl Wanted {
 }
 
 fn valid(check: Check, settings: &Settings) -> Result<Check, Problem> {
-    check.validate(settings).map_err(|error| Problem::InvalidRequest(error.to_string()))?;
+    check.validate(settings).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
     Ok(check)
 }

@@ -11,6 +11,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
 use oracled_actors::platform::caller::carried;
+use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateRequest;
 use oracled_domain::rules::{Evaluation, Settings};
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,7 @@ pub async fn evaluate_batch(
 ) -> Result<Response, Problem> {
     let lines = Lines::of(request, &service)?;
     if service.draining() {
-        return Err(Problem::Draining);
+        return Err(Problem::draining());
     }
     let (sender, answers) = Answers::channel();
     tokio::spawn(carried(answer_all(service, lines, sender)));
@@ -122,7 +123,9 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Held {
         let evaluation = if problem.is_none() { evaluations.next() } else { None };
         let problem = match (&problem, evaluation, &failure) {
             (Some(problem), ..) | (None, None, Some(problem)) => Some(problem.to_raw()),
-            (None, None, None) => Some(Problem::Internal("no evaluation came back".into()).to_raw()),
+            (None, None, None) => {
+                Some(Problem::new(ProblemCode::InternalError, "no evaluation came back").to_raw())
+            }
             (None, Some(_), _) => None,
         };
         let answer = Answer { line, id, evaluation, problem };
