@@ -13,10 +13,10 @@ use crate::upstream::mail::MailService;
 use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
 use crate::upstream::oracle_health::{Oracle, Probe};
 use crate::upstream::web::WebError;
-use crate::verdict::crosscheck::Judge;
 use crate::verdict::notifier::Mailing;
 use crate::verdict::rate_limiter::CallLimits;
 use crate::verdict::regen::AskedModel;
+use crate::verdict::submission::Submission;
 use crate::verification::VerificationConfig;
 use crate::{Clock, Supervision};
 use jiff::{SignedDuration, Timestamp};
@@ -221,12 +221,12 @@ pub(crate) fn id(text: &str) -> SessionId {
     text.parse().expect("an id")
 }
 
-pub(crate) fn judge(session_id: &str, raw: &str, path: GatePath) -> Judge {
-    Judge {
+pub(crate) fn judge(session_id: &str, raw: &str, path: GatePath) -> Submission {
+    Submission {
         session_id: id(session_id),
         tier: Tier::Quick,
         query: Query::new("Sell honey?".into()),
-        payload: Payload::raw(raw),
+        payload: Some(Payload::raw(raw)),
         customer_email: None,
         path,
         made: None,

@@ -10,7 +10,7 @@ mod register;
 mod session_record;
 mod steer;
 
-pub use admit::{Admission, Admit, Made};
+pub use admit::Admit;
 pub use find::{Find, Known};
 pub use refuse::Refuse;
 pub use register::{Register, Registered};
@@ -22,9 +22,9 @@ use crate::platform::clock::Clock;
 use crate::platform::door::Door;
 use crate::platform::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
 use crate::verdict::notifier::Notifier;
+use crate::verdict::submission::Cached;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
-use bytes::Bytes;
-use oracled_domain::{Delivery, Event, EventKind, Peer, SessionId};
+use oracled_domain::{Event, EventKind, Peer, SessionId};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
@@ -34,20 +34,6 @@ use std::sync::Arc;
 const ENTRY_BYTES: u64 = 256;
 /// The size by which the number of entries that fit is guessed.
 const TYPICAL_BYTES: u64 = 2048;
-
-/// A delivered verdict, as the document that answers for it.
-#[derive(Debug)]
-pub struct Cached {
-    /// Its JSON.
-    pub body: Bytes,
-}
-
-impl From<Delivery> for Cached {
-    fn from(delivery: Delivery) -> Self {
-        let body = serde_json::to_vec(&delivery).expect("a delivery is plain data with string keys");
-        Self { body: body.into() }
-    }
-}
 
 /// Why the cache did not do what it was told.
 #[derive(Debug, thiserror::Error)]

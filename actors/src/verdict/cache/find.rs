@@ -2,13 +2,14 @@
 
 use super::refuse::in_force;
 use super::session_record::{address_change, kept, registered};
-use super::{Cache, CacheError, Cached, forget};
+use super::{Cache, CacheError, forget};
 use crate::audit::commit_loop::Decided;
 use crate::audit::logger::Log;
 use crate::platform::caller::uid;
 use crate::platform::clock::Clock;
 use crate::platform::door::Door;
 use crate::verdict::notifier::{Notifier, Wake};
+use crate::verdict::submission::{Cached, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::rules::Check;
@@ -24,18 +25,7 @@ use std::sync::Arc;
 /// session's first one, and is mailed. So is one whose customer had no address yet.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<Known, CacheError>")]
-pub struct Find {
-    /// Whose.
-    pub session_id: SessionId,
-    /// For which tier.
-    pub tier: Tier,
-    /// About what.
-    pub query: Query,
-    /// Where the verdict is mailed to.
-    pub customer_email: Option<Email>,
-    /// What it is to be checked against. A session that is known keeps it from here on, whatever becomes of the verdict.
-    pub check: Option<Arc<Check>>,
-}
+pub struct Find(pub Submission);
 
 /// What there is for a session.
 #[derive(Debug)]
@@ -84,7 +74,7 @@ struct Deliverer {
 
 impl Deliverer {
     /// Delivers the cached verdict of a session, and hands it back as it is cached then.
-    async fn deliver(&self, find: &Find) -> Result<Known, CacheError> {
+    async fn deliver(&self, find: &Submission) -> Result<Known, CacheError> {
         let delivered = self.log.decide_and_commit(|| {
             let already = |known| Ok::<_, CacheError>(Decided::Already((known, None)));
             let Some((session, session_revision)) = self.store.session(&find.session_id)? else {
@@ -119,7 +109,7 @@ impl Deliverer {
     }
 
     /// Has a session that is known keep the check that it is asked for with.
-    async fn keep_check(&self, find: &Find) -> Result<Known, CacheError> {
+    async fn keep_check(&self, find: &Submission) -> Result<Known, CacheError> {
         let kept = self.log.decide_and_commit(|| {
             let stored =
                 || Ok(self.store.verdict(&find.session_id)?.map(|(stored, _)| Arc::new(stored.into())));
@@ -144,7 +134,7 @@ impl Deliverer {
         &self,
         known: &Session,
         delivery: Delivery,
-        find: &Find,
+        find: &Submission,
         now: Timestamp,
     ) -> Result<(Record, Arc<Delivery>, Option<oracled_domain::MailId>), StoreError> {
         // without an original to compare with, the verdict that was read becomes the original
@@ -197,9 +187,9 @@ pub(super) fn wake(notifier: Option<&Door<Notifier>>, mail_id: Option<oracled_do
 impl Handler<Find> for Cache {
     type Result = ResponseFuture<Result<Known, CacheError>>;
 
-    fn handle(&mut self, find: Find, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, Find(find): Find, ctx: &mut Context<Self>) -> Self::Result {
         let store = self.store.clone();
-        let Find { session_id, tier, query, customer_email, check } = &find;
+        let Submission { session_id, tier, query, customer_email, check, .. } = &find;
         let looked = known(&store, session_id, *tier, query, || Ok(self.look_up(session_id)?.0));
         let (known, session) = match looked {
             Ok(looked) => looked,

@@ -1,21 +1,24 @@
 //! The outcomes of generation and regeneration, for the metrics.
 
-use super::flight::{Failed, Landing};
+use super::flight::Failed;
 use crate::platform::metrics::MadeOutcome;
 use crate::upstream::oracle_health::PermitError;
 use crate::upstream::{ModelError, Refusal};
 use crate::verdict::rate_limiter::Limited;
+use crate::verdict::submission::SubmissionOutcome;
 
-impl Landing {
-    pub(super) const fn outcome(&self) -> MadeOutcome {
-        match self {
-            Self::Delivered(_) => MadeOutcome::Delivered,
-            Self::Regenerated(..) => MadeOutcome::Regenerated,
-            Self::Replayed(_) => MadeOutcome::Replayed,
-            Self::Rejected { .. } => MadeOutcome::Rejected,
-            Self::RefusedByRules { .. } => MadeOutcome::RefusedByRules,
-            Self::Mismatch(_) => MadeOutcome::SessionMismatch,
+/// The label of an outcome.
+pub(super) const fn made_outcome(outcome: &SubmissionOutcome) -> MadeOutcome {
+    match outcome {
+        SubmissionOutcome::Stored(_) => MadeOutcome::Delivered,
+        SubmissionOutcome::Regenerated(..) => MadeOutcome::Regenerated,
+        SubmissionOutcome::Replayed(_) => MadeOutcome::Replayed,
+        // a made verdict is never only judged
+        SubmissionOutcome::Checked(_) | SubmissionOutcome::RejectedByCrosscheck { .. } => {
+            MadeOutcome::Rejected
         }
+        SubmissionOutcome::RejectedByRules { .. } => MadeOutcome::RefusedByRules,
+        SubmissionOutcome::Mismatch(_) => MadeOutcome::SessionMismatch,
     }
 }
 

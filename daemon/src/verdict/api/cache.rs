@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
 use oracled_actors::verdict::cache::Read;
-use oracled_actors::verdict::crosscheck::Judge;
+use oracled_actors::verdict::submission::Submission;
 use oracled_api::verdict::CacheRequest;
 use oracled_domain::GatePath;
 use std::sync::Arc;
@@ -40,17 +40,17 @@ pub async fn post(
 ) -> Result<Response, Problem> {
     let CacheRequest { tier, query, verdict, .. } = body.parse()?;
     let limits = &service.config.limits;
-    let judge = Judge {
+    let submission = Submission {
         session_id,
         tier: request::tier(&tier)?,
         query: request::query(query, limits)?,
-        payload: request::payload(verdict.as_deref(), None)?,
+        payload: Some(request::payload(verdict.as_deref(), None)?),
         customer_email: None,
         path: GatePath::CacheWrite,
         made: None,
         check: None,
     };
-    deliver(service, judge).await
+    deliver(service, submission).await
 }
 
 /// Reads a cached verdict. One that is lost stays so here.
