@@ -270,6 +270,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn action_runs_to_its_end_if_its_caller_disconnects() {
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        drop(act(async move {
+            tokio::task::yield_now().await;
+            done.send(()).expect("the test waits");
+            Ok(())
+        }));
+        is_done.await.expect("the action has run to its end");
+    }
+
+    #[tokio::test]
     async fn request_fails_alone_and_is_counted_if_it_panics() {
         let before = request_panics();
         let panicked: Result<(), Problem> = act(async { panic!("over nothing") }).await;
