@@ -191,7 +191,7 @@ fn nobody_but_dev_knows_what_takes_the_place_of_a_model_and_of_mail() {
 }
 
 /// Every actor with its type, in an order in which nobody asks one before it.
-const ACTORS: [(&str, &str); 11] = [
+const ACTORS: [(&str, &str); 10] = [
     ("regen", "Regen"),
     ("crosscheck", "Crosscheck"),
     ("cache", "Cache"),
@@ -201,7 +201,6 @@ const ACTORS: [(&str, &str); 11] = [
     ("verification", "Verification"),
     ("oracle_health", "OracleHealth"),
     ("ingestion", "Ingestion"),
-    ("registry", "Registry"),
     ("logger", "Logger"),
 ];
 
