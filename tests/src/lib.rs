@@ -35,11 +35,10 @@ pub const ACTORS: [&str; 10] = [
     "regen",
     "crosscheck",
     "cache",
-    "rules",
     "rate_limiter",
     "notifier",
     "oracle_health",
-    "verification",
+    "verification_upkeep",
     "ingestion",
     "logger",
 ];

@@ -190,37 +190,46 @@ fn nobody_but_dev_knows_what_takes_the_place_of_a_model_and_of_mail() {
     }
 }
 
-/// Every actor with its type, in an order in which nobody asks one before it.
-const ACTORS: [(&str, &str); 10] = [
-    ("regen", "Regen"),
-    ("crosscheck", "Crosscheck"),
-    ("cache", "Cache"),
-    ("rules", "Rules"),
-    ("rate_limiter", "RateLimiter"),
-    ("notifier", "Notifier"),
-    ("verification", "Verification"),
-    ("oracle_health", "OracleHealth"),
-    ("ingestion", "Ingestion"),
-    ("logger", "Logger"),
+/// Every actor and service with its file and the type by which others have it, in an order in which none calls one before it.
+const NODES: [(&str, &str, &str); 14] = [
+    ("regen", "verdict/regen", "Door<Regen>"),
+    ("crosscheck", "verdict/crosscheck", "Door<Crosscheck>"),
+    ("cache", "verdict/cache", "Door<Cache>"),
+    ("fact_sources", "rules/fact_sources", "FactSources"),
+    ("rules", "rules", "Rules"),
+    ("rate_limiter", "verdict/rate_limiter", "Door<RateLimiter>"),
+    ("notifier", "verdict/notifier", "Door<Notifier>"),
+    ("verification_upkeep", "verification/upkeep", "Door<VerificationUpkeep>"),
+    ("verification", "verification", "Verification"),
+    ("oracle_health", "upstream/oracle_health", "Door<OracleHealth>"),
+    ("queries", "ground/queries", "Queries"),
+    ("ingestion", "ground/ingestion", "Door<Ingestion>"),
+    ("registry", "ground/registry", "Registry"),
+    ("logger", "audit/logger", "Log"),
 ];
+
+/// Whether a file of `actors` belongs to the node at `path`, and to no other node below it.
+fn belongs_to(name: &str, path: &str) -> bool {
+    let is_in = |path: &str| {
+        let rest = name.strip_prefix("actors/src/").and_then(|name| name.strip_prefix(path));
+        rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+    };
+    let is_below = |below: &str| below.starts_with(&format!("{path}/"));
+    is_in(path) && !NODES.iter().any(|(_, below, _)| is_below(below) && is_in(below))
+}
 
 /// Who may ask whom, as the code has it: an actor's files name the doors it holds.
 fn arrows_in_code() -> BTreeSet<(String, String)> {
     let all = sources("actors");
     let mut arrows = BTreeSet::new();
-    for (from, _) in ACTORS {
-        let (file, folder) = (format!("/{from}.rs"), format!("/{from}/"));
-        // the sources of facts are a service that the rules' feature has beside its actor
-        let is_service = |name: &str| name.contains("/fact_sources");
-        let own = all
-            .iter()
-            .filter(|(name, _)| (name.ends_with(&file) || name.contains(&folder)) && !is_service(name));
-        let lines: Vec<_> =
-            own.filter(|(name, _)| !is_test(name)).flat_map(|(_, source)| source.lines()).collect();
+    for (from, path, _) in NODES {
+        let own = all.iter().filter(|(name, _)| belongs_to(name, path) && !is_test(name));
+        let lines: Vec<_> = own.flat_map(|(_, source)| source.lines()).collect();
         assert!(!lines.is_empty(), "{from} has a file");
-        for (to, kind) in ACTORS {
-            let door = if to == "logger" { ": Log,".to_owned() } else { format!("Door<{kind}>") };
-            let is_field = |line: &&str| line.ends_with(',') && line.contains(": ") && line.contains(&door);
+        for (to, _, kind) in NODES {
+            let field = format!(": {kind},");
+            let optional = format!(": Option<{kind}>,");
+            let is_field = |line: &&str| line.ends_with(&field) || line.ends_with(&optional);
             if from != to && lines.iter().any(is_field) {
                 arrows.insert((from.to_owned(), to.to_owned()));
             }
@@ -234,7 +243,7 @@ fn arrows_in_code() -> BTreeSet<(String, String)> {
 fn the_readme_draws_the_arrows_that_the_code_has() {
     let readme = read(&root().join("README.md"));
     let picture = readme.split("```mermaid").nth(1).and_then(|rest| rest.split("```").next());
-    let order = |name: &str| ACTORS.iter().position(|(actor, _)| *actor == name);
+    let order = |name: &str| NODES.iter().position(|(node, ..)| *node == name);
     let mut drawn = BTreeSet::new();
     for line in picture.expect("the README has a picture").lines() {
         let Some((from, to)) = line.split_once("-->") else { continue };

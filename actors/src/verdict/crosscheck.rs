@@ -5,7 +5,7 @@ use crate::platform::clock::Clock;
 use crate::platform::door::{Door, NoAnswer};
 use crate::platform::guardian::panic_message;
 use crate::platform::metrics::{JudgedAs, Metrics};
-use crate::rules::{Examine, Rules, RulesError};
+use crate::rules::{Rules, RulesError};
 use crate::verdict::cache::{Admission, Admit, Cache, CacheError, Cached, Made, Refuse};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
@@ -76,7 +76,7 @@ pub enum GateError {
     /// The rules could not be applied.
     #[error(transparent)]
     Rules(#[from] RulesError),
-    /// The cache, or the rules, did not answer.
+    /// The cache did not answer.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
 }
@@ -90,7 +90,7 @@ pub struct Crosscheck {
     judge: JudgeFn,
     unexpected_fields: UnexpectedFields,
     cache: Door<Cache>,
-    rules: Door<Rules>,
+    rules: Rules,
     log: Log,
     clock: Clock,
     metrics: Metrics,
@@ -99,7 +99,7 @@ pub struct Crosscheck {
 impl Crosscheck {
     pub(crate) fn new(
         unexpected_fields: UnexpectedFields,
-        (cache, rules): (Door<Cache>, Door<Rules>),
+        (cache, rules): (Door<Cache>, Rules),
         log: Log,
         clock: Clock,
         metrics: Metrics,
@@ -111,7 +111,7 @@ impl Crosscheck {
 /// What follows a judgement.
 struct Delivery {
     cache: Door<Cache>,
-    rules: Door<Rules>,
+    rules: Rules,
     log: Log,
     clock: Clock,
 }
@@ -178,7 +178,7 @@ impl Delivery {
         path: GatePath,
         judged: &mut Vec<Event>,
     ) -> Result<Examination, GateError> {
-        let examination = self.rules.ask(Examine { approved, check: Arc::clone(check) }).await??;
+        let examination = self.rules.examine(approved, Arc::clone(check)).await?;
         let entry = EventKind::RulesEvaluated(RulesEntry::of(&examination.evaluation, Some(path)));
         judged.push(Event::new(self.clock.now(), session_id.clone(), entry));
         Ok(examination)

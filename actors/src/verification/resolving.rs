@@ -1,10 +1,9 @@
 //! What people decide: a review resolved, its locks put in force.
 
+use super::Verifier;
 use super::case::{Case, Closed};
-use super::{Verification, Verifier};
 use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::ResolutionEntry;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
@@ -16,8 +15,7 @@ use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use std::sync::Arc;
 
 /// Resolves a review.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<ReviewState, ResolveError>")]
+#[derive(Debug)]
 pub struct Resolve {
     /// Which.
     pub review_id: String,
@@ -59,7 +57,7 @@ struct Word<'a> {
 }
 
 impl Verifier {
-    async fn resolve(&self, message: &Resolve) -> Result<ReviewState, ResolveError> {
+    pub(super) async fn resolve(&self, message: &Resolve) -> Result<ReviewState, ResolveError> {
         let mut resolved = 0;
         let (state, _) = self
             .doors
@@ -212,14 +210,5 @@ impl Word<'_> {
         said.values.retain(|axis, _| review.axes.contains_key(axis));
         said.definitions.retain(|axis, _| review.axes.contains_key(axis));
         said
-    }
-}
-
-impl Handler<Resolve> for Verification {
-    type Result = ResponseFuture<Result<ReviewState, ResolveError>>;
-
-    fn handle(&mut self, message: Resolve, _: &mut Context<Self>) -> Self::Result {
-        let verifier = Arc::clone(&self.verifier);
-        Box::pin(async move { verifier.resolve(&message).await })
     }
 }

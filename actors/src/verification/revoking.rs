@@ -1,10 +1,9 @@
 //! What people take back: the locks of a review end, and the next question is decided anew.
 
+use super::Verifier;
 use super::case::{Case, Closed};
-use super::{Verification, Verifier};
 use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::RevocationEntry;
 use oracled_domain::verification::HumanLock;
@@ -12,11 +11,9 @@ use oracled_domain::verification::deviation::put_back;
 use oracled_domain::verification::review::{BadResolution, ReviewState, Revocation, Revoked};
 use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, StoreError};
-use std::sync::Arc;
 
 /// Takes back what was decided of a review.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<ReviewState, RevokeError>")]
+#[derive(Debug)]
 pub struct Revoke {
     /// Which.
     pub review_id: String,
@@ -66,7 +63,7 @@ pub enum RevokeError {
 }
 
 impl Verifier {
-    async fn revoke(&self, message: &Revoke) -> Result<ReviewState, RevokeError> {
+    pub(super) async fn revoke(&self, message: &Revoke) -> Result<ReviewState, RevokeError> {
         message.revocation.check()?;
         let (state, _) = self
             .doors
@@ -118,14 +115,5 @@ impl Verifier {
         };
         state.revoked = Some(revoked);
         Ok(case.recorded(Event::new(now, None, EventKind::ReviewRevoked(entry))))
-    }
-}
-
-impl Handler<Revoke> for Verification {
-    type Result = ResponseFuture<Result<ReviewState, RevokeError>>;
-
-    fn handle(&mut self, message: Revoke, _: &mut Context<Self>) -> Self::Result {
-        let verifier = Arc::clone(&self.verifier);
-        Box::pin(async move { verifier.revoke(&message).await })
     }
 }

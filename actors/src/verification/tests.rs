@@ -124,10 +124,9 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         };
         let resolve =
             |value: &str| Resolve { review_id: review_id.clone(), resolution: resolution(value), peer: PEER };
-        let refused = system.verification.ask(resolve("many")).await.expect("it answers");
+        let refused = system.verification.resolve(&resolve("many")).await;
         assert!(matches!(refused, Err(ResolveError::Bad(_))), "{refused:?}");
-        let state =
-            system.verification.ask(resolve("54300")).await.expect("it answers").expect("it is resolved");
+        let state = system.verification.resolve(&resolve("54300")).await.expect("it is resolved");
         assert_eq!(state.resolved.expect("it is").verifier_id, "7");
         let decided = verified(&system).await;
         assert_eq!(
@@ -135,7 +134,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
             (EnvelopeKind::Authoritative, Some("54300"))
         );
         assert_eq!(decided.axes["population"].basis, Some(Basis::HumanLock));
-        let twice = system.verification.ask(resolve("1")).await.expect("it answers");
+        let twice = system.verification.resolve(&resolve("1")).await;
         assert!(matches!(twice, Err(ResolveError::Closed(Closed::Resolved { .. }))), "{twice:?}");
         let told = events(&system, &review_id);
         assert_eq!(

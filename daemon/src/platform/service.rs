@@ -14,7 +14,7 @@ use oracled_domain::ground::id::SourceId;
 use prometheus_client::registry::Registry;
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 
@@ -49,8 +49,19 @@ pub(crate) fn act<T: Send + 'static>(
 ) -> impl Future<Output = Result<T, Problem>> {
     let acted = tokio::spawn(carried(action));
     async move {
-        acted.await.unwrap_or_else(|error| Err(Problem::new(ProblemCode::InternalError, error.to_string())))
+        acted.await.unwrap_or_else(|error| {
+            REQUEST_PANICS.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(%error, "a request panicked");
+            Err(Problem::new(ProblemCode::InternalError, error.to_string()))
+        })
     }
+}
+
+/// The number of requests that failed by a panic.
+static REQUEST_PANICS: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn request_panics() -> u64 {
+    REQUEST_PANICS.load(Ordering::Relaxed)
 }
 
 /// The running daemon, as its handlers see it.
@@ -251,5 +262,30 @@ impl Service {
         let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
         let draining = self.draining().then(|| "draining".to_owned());
         [failure, damage, draining].into_iter().flatten().map(without_state_dir).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn action_runs_to_its_end_if_its_caller_disconnects() {
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        drop(act(async move {
+            tokio::task::yield_now().await;
+            done.send(()).expect("the test waits");
+            Ok(())
+        }));
+        is_done.await.expect("the action has run to its end");
+    }
+
+    #[tokio::test]
+    async fn request_fails_alone_and_is_counted_if_it_panics() {
+        let before = request_panics();
+        let panicked: Result<(), Problem> = act(async { panic!("over nothing") }).await;
+        assert!(panicked.is_err(), "{panicked:?}");
+        assert!(act(async { Ok(()) }).await.is_ok());
+        assert_eq!(request_panics() - before, 1);
     }
 }

@@ -78,7 +78,7 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
             valid_for_seconds: 60,
         };
         let resolve = Resolve { review_id, resolution, peer: PEER };
-        system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
+        system.verification.resolve(&resolve).await.expect("it is resolved");
         let waits = asked(system, of_another).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
         let of_a_third = json!({"where": {"area": "ABW", "year": 1962}});
@@ -87,7 +87,7 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
         let dismissal = Dismissal { reason: "nobody has to".into() };
         let review_id = waits.review_id.clone().expect("it has one");
         let dismiss = Dismiss { review_id, dismissal, peer: PEER };
-        system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
+        system.verification.dismiss(&dismiss).await.expect("it is dismissed");
         let waits = asked(system, of_a_third).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
     });
@@ -121,7 +121,7 @@ fn claims_fill_their_share_and_sources_disputes_still_open() {
         let dismissal = Dismissal { reason: "nobody has to".into() };
         let dismiss =
             Dismiss { review_id: first.review_id.clone().expect("it has one"), dismissal, peer: PEER };
-        system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
+        system.verification.dismiss(&dismiss).await.expect("it is dismissed");
         let room = asked(system, claim(3)).await.expect("there is an envelope");
         assert_eq!(room.kind, EnvelopeKind::HumanReview, "{:?}", room.reasons);
     });

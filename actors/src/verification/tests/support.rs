@@ -3,7 +3,7 @@
 use crate::ground::registry::Review;
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested};
-use crate::verification::{Verify, VerifyError};
+use crate::verification::VerifyError;
 use oracled_domain::audit::event::verification::{VerificationEntry, WorkflowEntry};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
@@ -126,7 +126,7 @@ pub(crate) async fn asked(system: &System, more: Json) -> Result<Arc<Envelope>, 
     let document =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
     let request: VerifyRequest = with(document, more);
-    system.verification.ask(Verify { request }).await.expect("it answers")
+    system.verification.verify(&request).await
 }
 
 /// The entries of one execution.

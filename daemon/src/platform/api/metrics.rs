@@ -1,7 +1,7 @@
 //! `/metrics`: what Prometheus is told.
 
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, request_panics};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
@@ -198,7 +198,15 @@ fn gauges(body: &mut String, service: &Service) -> fmt::Result {
     ] {
         gauge(body, name, help, value)?;
     }
+    counter(body, "request_panics", "requests that failed by a panic", request_panics())?;
     actors(body, &service.system.reports())
+}
+
+fn counter(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
+    write!(
+        body,
+        "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} counter\noracled_{name}_total {value}\n"
+    )
 }
 
 fn gauge(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {

@@ -23,7 +23,6 @@ impl Problem {
             VerifyError::Busy => return Self::overloaded(detail),
             VerifyError::Store(error) => return error.into(),
             VerifyError::Commit(error) => return error.into(),
-            VerifyError::NoAnswer(error) => return error.into(),
         };
         Self::new(code, detail)
     }

@@ -15,7 +15,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
-use oracled_actors::rules::Evaluate;
 use oracled_api::rules::{RegisteredRule, RulesResponse};
 use oracled_domain::rules::RuleId;
 use std::sync::Arc;
@@ -58,7 +57,7 @@ pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Re
     let Gathered { wanted: case, held } = case.gathered(&service).await?;
     let room = held::room_for(body.bytes() + held.bytes(), &service).await?;
     let rules = service.system.rules.clone();
-    let mut evaluations = service.work(async move { Ok(rules.ask(Evaluate(vec![case])).await??) }).await?;
+    let mut evaluations = service.work(async move { Ok(rules.evaluate(vec![case]).await?) }).await?;
     let evaluation = evaluations
         .pop()
         .ok_or_else(|| Problem::new(ProblemCode::InternalError, "no evaluation came back"))?;

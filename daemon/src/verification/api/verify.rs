@@ -9,7 +9,6 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
-use oracled_actors::verification::Verify;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::verification::VerificationEntry;
 use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
@@ -39,7 +38,7 @@ const TOLD_MAX_CHARS: usize = 80;
 pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
     let request: VerifyRequest = body.parse_strictly()?;
     let verification = service.system.verification.clone();
-    let envelope = service.work(async move { Ok(verification.ask(Verify { request }).await??) });
+    let envelope = service.work(async move { Ok(verification.verify(&request).await?) });
     Ok(answer(&*envelope.await?))
 }
 

@@ -99,7 +99,7 @@ pub async fn resolve(
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
     spoken_of(review_id, &body, |review_id, resolution: Resolution| async move {
-        Ok(verification.ask(Resolve { review_id, resolution, peer }).await??)
+        Ok(verification.resolve(&Resolve { review_id, resolution, peer }).await?)
     })
     .await
 }
@@ -116,7 +116,7 @@ pub async fn revoke(
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
     spoken_of(review_id, &body, |review_id, revocation: Revocation| async move {
-        Ok(verification.ask(Revoke { review_id, revocation, peer }).await??)
+        Ok(verification.revoke(&Revoke { review_id, revocation, peer }).await?)
     })
     .await
 }
@@ -134,7 +134,7 @@ pub async fn dismiss(
 ) -> Result<Json<ReviewState>, Problem> {
     let verification = service.system.verification.clone();
     spoken_of(review_id, &body, |review_id, dismissal: Dismissal| async move {
-        Ok(verification.ask(Dismiss { review_id, dismissal, peer }).await??)
+        Ok(verification.dismiss(&Dismiss { review_id, dismissal, peer }).await?)
     })
     .await
 }

@@ -1,7 +1,7 @@
 //! What a text, or a verdict, is to be checked against.
 
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use oracled_actors::rules::Case;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateRequest;
@@ -68,7 +68,8 @@ impl Wanted {
         let Some(facts_from) = facts_from else {
             return Ok(Gathered { wanted: Arc::new(check), held: HeldFacts::default() });
         };
-        let check = service.system.fact_sources.gathered(check, facts_from).await?;
+        let fact_sources = service.system.fact_sources.clone();
+        let check = act(async move { Ok(fact_sources.gathered(check, facts_from).await?) }).await?;
         let check = valid(check, &service.config.rules.settings())?;
         let sourced = check.facts_from.iter().flat_map(FactSource::facts);
         let held = service.hold_body(sourced.map(|fact| fact.text.len()).sum())?;

@@ -11,7 +11,6 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
 use oracled_actors::platform::caller::carried;
-use oracled_actors::rules::Evaluate;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateRequest;
 use oracled_domain::rules::{Evaluation, Settings};
@@ -109,7 +108,7 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Held {
         Ok(room) if cases.is_empty() => (Some(room), Ok(Vec::new())),
         Ok(room) => {
             let rules = service.system.rules.clone();
-            let evaluate = async move { Ok(rules.ask(Evaluate(cases)).await??) };
+            let evaluate = async move { Ok(rules.evaluate(cases).await?) };
             (Some(room), service.work_in_turn(evaluate).await)
         }
         Err(problem) => (None, Err(problem)),
