@@ -14,6 +14,7 @@ use oracled_actors::platform::caller::called_by;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
 use oracled_domain::{Caller, Peer};
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -72,7 +73,7 @@ impl Front {
         mut request: Request<Incoming>,
         peer: Peer,
         still_waiting: StillWaiting,
-    ) -> Response {
+    ) -> Result<Response, Infallible> {
         let id = Shared::id_for(request.headers());
         let mut response = match self.shared.check_headers(request.headers()) {
             Err(problem) => problem.into_response(),
@@ -87,7 +88,7 @@ impl Front {
             }
         };
         response.headers_mut().insert(REQUEST_ID, id);
-        response
+        Ok(response)
     }
 }
 
