@@ -4,6 +4,7 @@ use super::*;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::run::{AxisFill, Run, RunWarning};
+use oracled_domain::ground::source::Registration;
 use serde_json::{Value as Json, json};
 
 /// The shape of the ECB's `eurofxref-hist.csv`: each line ends in a delimiter.
@@ -23,7 +24,7 @@ async fn rates(system: &System, format: &Json, usd_from: &str, jpy_from: &str) -
         "oracle_tier": "primary", "ontology": {"ontology_id": "rates", "version": "1"},
         "axes_provided": ["day", "usd", "jpy"], "update_frequency": "daily", "adapter_id": "store",
     });
-    let registration = serde_json::from_value(registration).expect("a source");
+    let registration: Registration = serde_json::from_value(registration).expect("a source");
     let registered = system.registry.register(&registration, PEER).await;
     registered.expect("it is new");
     let mapping = |field: &str, axis: &str| json!({"source_field": field, "target_axis": axis, "cardinality": "one_to_one", "required": axis == "day"});
