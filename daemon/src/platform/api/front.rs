@@ -3,6 +3,7 @@
 
 use crate::platform::config::Limits;
 use crate::platform::problem::Problem;
+use crate::platform::service::count_request_panic;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -125,6 +126,7 @@ async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Res
         Ok(Ok(Ok(response))) => response,
         // the router's error type has no values; a panic was told to the service's log by its hook
         Ok(Ok(Err(_)) | Err(Panicked)) => {
+            count_request_panic();
             Problem::new(ProblemCode::InternalError, "the handler panicked").into_response()
         }
         Err(_) => Problem::request_timeout(time).into_response(),
