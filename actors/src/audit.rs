@@ -1,5 +1,5 @@
 //! The logger, through which everything is committed.
 
-pub(crate) mod commit_loop;
+pub mod commit_loop;
 pub mod fallback;
 pub mod logger;

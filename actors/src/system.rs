@@ -83,7 +83,7 @@ pub struct System {
     /// The oracles' health, and their circuits.
     pub oracle_health: Door<OracleHealth>,
     /// Ontologies, sources and pipelines.
-    pub registry: Door<Registry>,
+    pub registry: Registry,
     /// The runs that bring records.
     pub ingestion: Door<Ingestion>,
     /// Whoever answers queries of sources.
@@ -159,8 +159,7 @@ impl System {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             let (puller, live) = (Arc::clone(&ingestion.puller), Arc::clone(&verification.live));
             let metrics = metrics.clone();
-            let make = move || Registry::new(Desk { store, log, clock }, puller, live, metrics);
-            hire.start("registry", &here, queue, make)
+            Registry::new(Desk { store, log, clock }, puller, live, metrics)
         };
         let refresh_wait = ingestion.refresh_wait;
         let ingestion = {
@@ -264,7 +263,6 @@ impl System {
             self.oracle_health.report(),
             self.verification_upkeep.report(),
             self.ingestion.report(),
-            self.registry.report(),
             self.log.door().report(),
         ]
     }

@@ -18,21 +18,21 @@ use std::process::ExitCode;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for crosscheck: the verdict is approved; for rules check: the text comes to PASS;
-     for rules eval: all cases went as wanted; for ingest run: the records are visible;
-     for verify: the values are verified
-  1  refused: the verdict is not approved, the session is not known, the request is not allowed,
-     the probe failed, the text does not come to PASS, a case did not go as wanted, a run came
-     to nothing, a decision comes out otherwise when it is taken again
-  2  the command line is not understood
+  0  success; crosscheck: the verdict is approved; rules check: the result is PASS;
+     rules eval: all cases have the expected result; ingest run: the records are visible;
+     verify: the values are verified
+  1  rejected: the verdict is not approved, the session is unknown, the request is invalid,
+     the probe failed, the result of rules check is not PASS, a case has another result than
+     expected, a run failed, a decision has another result when it is made again
+  2  the command line is invalid
   3  the daemon does not answer
-  4  the daemon answers that it cannot for now
-  5  a file cannot be read or written, or is not what it must be, if only in some lines
-  6  for verify: the question is answered, and no values are verified
-  7  for ingest: the run is held and waits for approve or discard
-  130  interrupted; a run goes on";
+  4  the daemon cannot do this now; try again later
+  5  a file cannot be read or written, or is invalid, if only in some lines
+  6  verify: the question is answered without verified values
+  7  ingest: the run is held until it is approved or discarded
+  130  interrupted; a run continues";
 
-/// Steers oracled, and asks it.
+/// Control oracled and read its state.
 #[derive(Debug, Parser)]
 #[command(name = "oraclectl", version, after_help = EXIT_CODES, max_term_width = 100)]
 struct Ctl {
@@ -44,32 +44,32 @@ struct Ctl {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// How the daemon is doing
+    /// Show the state of the daemon
     Status,
-    /// How each actor is doing
+    /// Show the state of each actor
     Actors,
-    /// Judges a verdict through the daemon; it is logged, and not delivered
+    /// Check a verdict without delivering it; the check is logged
     Crosscheck(verdict::crosscheck::Crosscheck),
-    /// Hands a verdict in for delivery, or has the model make it
+    /// Submit a verdict for delivery, or have the model make it
     Submit(verdict::submit::Submit),
-    /// Tells of a session what a later read will need to have its verdict made again
+    /// Register a session so that a lost verdict can be regenerated
     Register(verdict::register::Register),
-    /// Shows the delivered verdict of a session; one that is lost is made anew
+    /// Show the delivered verdict of a session; a lost one is regenerated
     Get(verdict::get::Get),
     Health(platform::health::Health),
     Outbox(verdict::outbox::Outbox),
-    /// Shows the audit log
+    /// Show the audit log
     Log(audit::log::Log),
-    /// How often which verdict was regenerated as which
+    /// Show how often regenerated verdicts differ from the delivered ones
     Divergence(verdict::divergence::Divergence),
-    /// Removes the cached verdict of a session
+    /// Remove the cached verdict of a session
     Purge(verdict::purge::Purge),
     Session(verdict::session::Session),
     /// Reject new work before a stop, and begin no scheduled pull
     Drain(platform::drain::Drain),
-    /// Opens oracle_log.jsonl anew and puts the configured log level in force
+    /// Reopen oracle_log.jsonl and apply the configured log level
     Reload,
-    /// Shows or sets what the service's own log tells
+    /// Show or set the level of the service log
     LogLevel(platform::log_level::LogLevel),
     Calibrate(Calibrate),
     Rules(rules::Rules),
@@ -86,16 +86,16 @@ enum Verb {
     Verify(verification::verify::Verify),
     Explain(verification::explain::Explain),
     Review(verification::review::Review),
-    /// Prints completions for a shell
+    /// Print completions for a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
-    /// Prints the man page
+    /// Print the man page
     Man,
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
     let Ctl { options, verb } = Ctl::parse();

@@ -31,7 +31,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
 /// The actors that are supervised, in the order in which they are reported.
-pub const ACTORS: [&str; 10] = [
+pub const ACTORS: [&str; 9] = [
     "regen",
     "crosscheck",
     "cache",
@@ -40,7 +40,6 @@ pub const ACTORS: [&str; 10] = [
     "oracle_health",
     "verification_upkeep",
     "ingestion",
-    "registry",
     "logger",
 ];
 

@@ -204,7 +204,7 @@ const NODES: [(&str, &str, &str); 14] = [
     ("oracle_health", "upstream/oracle_health", "Door<OracleHealth>"),
     ("queries", "ground/queries", "Queries"),
     ("ingestion", "ground/ingestion", "Door<Ingestion>"),
-    ("registry", "ground/registry", "Door<Registry>"),
+    ("registry", "ground/registry", "Registry"),
     ("logger", "audit/logger", "Log"),
 ];
 

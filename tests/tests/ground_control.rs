@@ -616,7 +616,7 @@ async fn the_command_line_hands_a_payload_in_and_shows_what_came_of_it() {
     let first = world.ctl(&["rejects", digits, "-n", "1", "--json"]).stdout;
     let first = String::from_utf8_lossy(&first).into_owned();
     let first: Value = serde_json::from_str(&first).unwrap();
-    assert_eq!((&first["items"][0]["position"], &first["more"]), (&json!(20), &json!(true)), "{first}");
+    assert_eq!((&first["rejects"][0]["position"], &first["more"]), (&json!(20), &json!(true)), "{first}");
     assert!(printed(&world, &["rejects", digits, "--rule", "taste"], 2).contains("duplicate_key"));
 }
 
@@ -636,7 +636,7 @@ async fn truncated_input_is_no_payload_and_standard_input_can_be_one() {
     let piped = piped.unwrap();
     assert_eq!(piped.status.code(), Some(0), "{piped:?}");
     assert!(String::from_utf8_lossy(&piped.stdout).contains("goes on"), "{piped:?}");
-    let run_id = at(&get(control, "/v1/runs").await, "/0/run/run_id").as_str().unwrap().to_owned();
+    let run_id = at(&get(control, "/v1/runs").await, "/items/0/run/run_id").as_str().unwrap().to_owned();
     assert_eq!(ended(control, &run_id).await["counts"]["records"], 3);
 }
 
@@ -759,7 +759,7 @@ async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
     let mut child =
         world.ctl_command(&run(&payload, "2023", &[])).stderr(std::process::Stdio::piped()).spawn().unwrap();
     eventually("it reads", async || {
-        at(&get(control, "/v1/runs").await, "/0/progress/read").as_u64().is_some_and(|read| read > 0)
+        at(&get(control, "/v1/runs").await, "/items/0/progress/read").as_u64().is_some_and(|read| read > 0)
     })
     .await;
     // it must have looked at its run once, to be interrupted and not ended
@@ -773,7 +773,7 @@ async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let mut said = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-    let run_id = at(&get(control, "/v1/runs").await, "/0/run/run_id").as_str().unwrap().to_owned();
+    let run_id = at(&get(control, "/v1/runs").await, "/items/0/run/run_id").as_str().unwrap().to_owned();
     assert!(said.contains(&format!("oraclectl ingest cancel {run_id}")), "{said}");
     assert_eq!(ended(control, &run_id).await["state"], "completed");
 }

@@ -36,7 +36,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         ],
     ),
     ("api", &[&["base"], &["audit"], &["ground"], &["verification"], &["rules"], &["verdict"]]),
-    ("ctl", &[&["base"], &["platform"], &["audit"], &["ground", "rules", "verdict", "verification"]]),
+    ("ctl", &[&["base"], &["platform"], &["audit"], &["ground", "rules", "verification"], &["verdict"]]),
 ];
 
 /// The path of a module or of an item in it, from the crate's root.

@@ -487,7 +487,10 @@ async fn dev_uses_the_configured_model_and_mail_service() {
     let said = walked(&world, &[]).await;
     assert!(said.contains("its model is      the one that is configured"), "{said}");
     assert!(said.contains("its mail goes to  the service that is configured"), "{said}");
-    assert!(said.contains("11 of 11 steps passed") && said.contains("· a verdict is generated"), "{said}");
+    assert!(
+        said.contains("9 of 11 steps passed, 2 not checked") && said.contains("· a verdict is generated"),
+        "{said}"
+    );
     assert_eq!(model.asked(), 2, "for a verdict, and for the lost one");
     assert_eq!(mail.asked(), 1, "the verdict's; the lost one came back as it was");
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);

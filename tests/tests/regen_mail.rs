@@ -55,7 +55,7 @@ async fn regenerate(
 }
 
 async fn outbox(daemon: &Daemon<'_>) -> Value {
-    at(&get(&mut daemon.control().await, "/v1/outbox").await, "/mails")
+    at(&get(&mut daemon.control().await, "/v1/outbox").await, "/items")
 }
 
 async fn of_event(daemon: &Daemon<'_>, event: &str) -> Vec<Value> {
@@ -278,7 +278,7 @@ async fn regen_gap_04_notice_that_fails_twice_is_dead_until_requeued() {
     assert_eq!((&failed["attempt"], &failed["next_attempt_at"]), (&json!(2), &Value::Null));
     let dead = world.ctl(&["outbox", "--dead", "--json"]).stdout;
     let dead: Value = serde_json::from_slice(&dead).unwrap();
-    assert_eq!(dead["mails"][0]["mail_id"], failed["mail_id"]);
+    assert_eq!(dead["items"][0]["mail_id"], failed["mail_id"]);
     sleep(Duration::from_millis(1500)).await;
     assert_eq!(mailbox.asked(), 2, "it is left alone");
 

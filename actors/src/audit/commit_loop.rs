@@ -7,7 +7,7 @@ use oracled_store::{Receipt, Record};
 const ATTEMPTS_MAX: usize = 8;
 
 /// The result of a decision.
-pub(crate) enum Decided<T> {
+pub enum Decided<T> {
     /// Nothing is to be committed.
     Already(T),
     /// The record is to be committed.

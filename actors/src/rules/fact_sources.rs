@@ -90,9 +90,15 @@ impl FactSources {
             asked.spawn(carried(async move { (place, gatherer.of(from).await) }));
         }
         let mut given = Vec::with_capacity(entries);
+        // all entries are read to their end: a verification is logged even if another entry fails
+        let mut failed = Ok(());
         while let Some(ended) = asked.join_next().await {
-            given.push(ended.map_err(|error| FactsError::Inside(error.to_string()))?);
+            match ended {
+                Ok(ended) => given.push(ended),
+                Err(error) => failed = Err(FactsError::Inside(error.to_string())),
+            }
         }
+        failed?;
         given.sort_by_key(|(place, _)| *place);
         let told =
             |(place, given): (usize, Result<_, _>)| given.map_err(|cause| FactsError::Entry { place, cause });

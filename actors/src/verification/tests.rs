@@ -14,7 +14,7 @@ pub(crate) mod support;
 pub(crate) mod upstream;
 
 use super::*;
-use crate::ground::registry::{Review, ReviewSource};
+use crate::ground::registry::Review;
 use crate::testing::ground::PEER;
 use crate::testing::{Outside, World, with_world};
 use oracled_domain::verification::envelope::Basis;
@@ -90,9 +90,11 @@ fn that_a_source_is_deprecated_is_told_once() {
     with_world(async |World { system, .. }: World| {
         two_that_say(&system, "54208", "54208", json!({})).await;
         let date = system.clock.now() + jiff::SignedDuration::from_hours(24 * 100);
-        let review =
-            ReviewSource { oracle_id: source_id("office-a"), review: Review::Deprecate(date), peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is deprecated");
+        system
+            .registry
+            .review(&source_id("office-a"), Review::Deprecate(date), PEER)
+            .await
+            .expect("it is deprecated");
         let envelope = verified(&system).await;
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
         let told = envelope.warnings.iter().filter(|warning| warning.contains("is deprecated")).count();

@@ -140,7 +140,7 @@ pub(crate) fn decision(decision: &Value) -> String {
     ])
 }
 
-/// Says why a verb came to nothing, unless that was printed already.
+/// Prints the error of a verb, unless it was printed already.
 pub(crate) fn complain(error: &CtlError, json: bool, out: &mut dyn Write) {
     if let (true, CtlError::Problem { document, .. }) = (json, error) {
         drop(writeln!(out, "{}", harmless(&document.to_string())));

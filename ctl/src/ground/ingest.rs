@@ -6,12 +6,13 @@ mod upload;
 
 use crate::base::error::CtlError;
 use crate::base::options::{Options, segment};
-use crate::base::output::{csv, json, table};
+use crate::base::output::{csv, json, left_out, table};
 use hyper::Method;
 use oracled_api::base::page::Page;
 use oracled_api::ground::PullResponse;
 use oracled_api::ground::ReasonRequest;
 use oracled_api::ground::RunReport;
+use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::{Run, RunState};
 use std::io::Write;
@@ -38,7 +39,10 @@ enum Action {
     List {
         /// Only those of this source
         oracle_id: Option<SourceId>,
-        /// How many at the most: 100, or up to 1000
+        /// Only runs after this one in the list, by its whole id
+        #[arg(long, value_name = "RUN")]
+        after: Option<Sha256Hex>,
+        /// The most runs: 1 to 1000, by default 100
         #[arg(short = 'n', long, value_name = "N")]
         limit: Option<usize>,
         /// Print a table for programs
@@ -89,8 +93,14 @@ impl Ingest {
         match &self.action {
             Action::Run(verb) => verb.run(options, out).await,
             Action::Pull { pipeline_id, detach } => pull(options, out, pipeline_id, *detach).await,
-            Action::List { oracle_id, limit, csv } => {
-                list(options, out, oracle_id.as_ref(), *limit, *csv).await
+            Action::List { oracle_id, after, limit, csv } => {
+                let params = [
+                    oracle_id.as_ref().map(|oracle_id| format!("oracle_id={oracle_id}")),
+                    after.as_ref().map(|after| format!("after={after}")),
+                    limit.map(|limit| format!("limit={limit}")),
+                ];
+                let params: Vec<_> = params.into_iter().flatten().collect();
+                list(options, out, &params.join("&"), *csv).await
             }
             Action::Show { run_id } => {
                 let seen = seen(options, run_id).await?;
@@ -190,29 +200,25 @@ pub(crate) async fn seen(options: &Options, run_id: &str) -> Result<RunReport, C
     Ok(options.on_control(Method::GET, &path(run_id), None).await?.json()?)
 }
 
-async fn list(
-    options: &Options,
-    out: &mut dyn Write,
-    oracle_id: Option<&SourceId>,
-    limit: Option<usize>,
-    is_csv: bool,
-) -> Result<(), CtlError> {
-    let asked = [
-        oracle_id.map(|oracle_id| format!("oracle_id={oracle_id}")),
-        limit.map(|limit| format!("limit={limit}")),
-    ];
-    let asked: Vec<_> = asked.into_iter().flatten().collect();
-    let path = format!("/v1/runs?{}", asked.join("&"));
+async fn list(options: &Options, out: &mut dyn Write, params: &str, is_csv: bool) -> Result<(), CtlError> {
+    let path = format!("/v1/runs?{params}");
     let page: Page<RunReport> = options.on_control(Method::GET, &path, None).await?.json()?;
     if options.json {
         return json(out, &page);
     }
     let runs = page.items;
     if is_csv {
+        if page.next.is_some() {
+            left_out();
+        }
         return csv(out, show::COLUMNS, runs.iter().map(show::row).collect());
     }
     if runs.is_empty() {
         return Ok(writeln!(out, "no runs: `oraclectl ingest run`")?);
     }
-    Ok(writeln!(out, "{}", table(show::HEADING, runs.iter().map(show::short_row).collect()))?)
+    writeln!(out, "{}", table(show::HEADING, runs.iter().map(show::short_row).collect()))?;
+    if let Some(next) = page.next {
+        writeln!(out, "there are more: --after {next}")?;
+    }
+    Ok(())
 }

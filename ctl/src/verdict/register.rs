@@ -9,7 +9,7 @@ use oracled_domain::Tier;
 use serde_json::{Map, Value};
 use std::io::Write;
 
-/// Tells of a session what a later read will need to have its verdict made again.
+/// Registers a session so that a lost verdict can be regenerated.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Register {
     /// Whose

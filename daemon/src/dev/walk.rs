@@ -44,16 +44,18 @@ impl<W: Write> Walk<'_, W> {
         chapters.extend(verification::chapters(self.before)?);
         chapters.extend(delivery::chapters(self.outside, self.before, Clock::system().now()));
         let count = chapters.len();
-        let (mut failed, mut requests) = (0, 0);
+        let (mut failed, mut unchecked, mut requests) = (0, 0, 0);
         for chapter in chapters {
             requests += chapter.steps.len();
+            unchecked += usize::from(!chapter.is_checked);
             failed += usize::from(!self.chapter(chapter).await?);
         }
+        let passed = count - failed - unchecked;
+        let unchecked = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
         let seconds = began.elapsed().as_secs_f64();
         writeln!(
             self.out,
-            "\n{} of {count} steps passed ({requests} requests, {seconds:.1} s)",
-            count - failed
+            "\n{passed} of {count} steps passed{unchecked} ({requests} requests, {seconds:.1} s)"
         )?;
         Ok(failed)
     }

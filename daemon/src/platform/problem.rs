@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The answer to a request that fails.
 #[derive(Debug)]
 pub struct Problem {
-    /// The body of the answer.
+    /// The body of the answer. Its detail may have the path of the state directory; the answer does not.
     pub document: Box<ProblemDocument>,
     /// When to try again, if that may help.
     pub retry_after: Option<Duration>,
@@ -34,7 +34,7 @@ impl Problem {
     /// A problem with this code, and its default for `Retry-After`.
     #[must_use]
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
-        let document = Box::new(ProblemDocument::new(code, without_state_dir(detail.into())));
+        let document = Box::new(ProblemDocument::new(code, detail));
         Self { document, retry_after: code.retry_after_s().map(Duration::from_secs) }
     }
 
@@ -57,7 +57,7 @@ impl Problem {
     /// The body is longer than `max_bytes`.
     #[must_use]
     pub fn body_too_large(max_bytes: usize) -> Self {
-        let detail = format!("the body has more than {max_bytes} bytes; at most {max_bytes} are taken");
+        let detail = format!("the body has more than {max_bytes} bytes");
         Self::new(ProblemCode::BodyTooLarge, detail)
     }
 
@@ -128,16 +128,18 @@ impl Problem {
         Self::new(ProblemCode::ExecutionUnknown, detail)
     }
 
-    /// The document's JSON.
+    /// The JSON of the answer.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.document).expect("a problem is plain data with string keys")
+        self.to_raw().get().into()
     }
 
-    /// The document, as a member of another one.
+    /// The JSON of the answer, as a member of another document.
     #[must_use]
     pub fn to_raw(&self) -> Box<RawValue> {
-        serde_json::value::to_raw_value(&self.document).expect("a problem is plain data with string keys")
+        let mut document = self.document.clone();
+        document.detail = without_state_dir(document.detail);
+        serde_json::value::to_raw_value(&document).expect("a problem is plain data with string keys")
     }
 }
 

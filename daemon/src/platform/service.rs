@@ -50,11 +50,17 @@ pub(crate) fn act<T: Send + 'static>(
     let acted = tokio::spawn(carried(action));
     async move {
         acted.await.unwrap_or_else(|error| {
-            REQUEST_PANICS.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(%error, "a request panicked");
+            if error.is_panic() {
+                count_request_panic();
+            }
             Err(Problem::new(ProblemCode::InternalError, error.to_string()))
         })
     }
+}
+
+/// Counts a request that failed by a panic. The panic hook has logged it.
+pub(crate) fn count_request_panic() {
+    REQUEST_PANICS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The number of requests that failed by a panic.
@@ -134,9 +140,7 @@ impl Service {
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(|_| {
-            Problem::new(ProblemCode::Overloaded, "as much as is allowed is being judged already")
-        });
+        let place = place.map_err(|_| Problem::overloaded("too many verdicts are in flight"));
         self.work_at(place, work).await
     }
 
@@ -182,7 +186,7 @@ impl Service {
     pub fn hold_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let held = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
-        held.map_err(|_| Problem::new(ProblemCode::Overloaded, "as much as is allowed is being sent already"))
+        held.map_err(|_| Problem::overloaded("too many request bodies are in memory"))
     }
 
     /// Waits for so many bytes of the memory for large answers, or all of it, to be given back when what is handed back is

@@ -51,7 +51,7 @@ pub struct Peer {
 /// One entry of the log, as its cause reports it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Event {
-    /// What happened.
+    /// The kind, with its details.
     #[serde(flatten)]
     pub kind: EventKind,
     /// The session that the event is about.
@@ -61,7 +61,7 @@ pub struct Event {
     pub timestamp: Timestamp,
 }
 
-/// What an event reports; its name is the `event` field.
+/// The kind of an event, with its details; its name is the `event` field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

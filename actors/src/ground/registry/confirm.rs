@@ -1,24 +1,12 @@
 //! Confirmation: what a source has said, and what was declared stale, holds after all.
 
-use super::{Decided, Desk, Registry, RegistryError, as_read};
-use actix::{Context, Handler, Message, ResponseFuture};
+use super::{Desk, Registry, RegistryError, as_read};
+use crate::audit::commit_loop::Decided;
 use oracled_domain::audit::event::ground::{ConfirmationCause, ConfirmationEntry};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, RowKey, Write};
 use std::sync::Arc;
-
-/// Takes back that all that a source has said counts as stale. Its age counts as before.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<(), RegistryError>")]
-pub struct Confirm {
-    /// Which.
-    pub oracle_id: SourceId,
-    /// What is said of it.
-    pub detail: String,
-    /// By whom.
-    pub peer: Peer,
-}
 
 /// What confirms a source.
 #[derive(Debug, Clone)]
@@ -67,21 +55,20 @@ impl Desk {
     }
 }
 
-impl Handler<Confirm> for Registry {
-    type Result = ResponseFuture<Result<(), RegistryError>>;
-
-    fn handle(
-        &mut self,
-        Confirm { oracle_id, detail, peer }: Confirm,
-        _: &mut Context<Self>,
-    ) -> Self::Result {
-        let desk = self.desk.clone();
-        Box::pin(async move {
-            let confirmed_by = ConfirmationCause::Manual;
-            let confirmation =
-                Confirmation { confirmed_by, detail, peer: Some(peer), invalidation_count: None };
-            let confirmed = desk.confirm(&oracle_id, confirmation).await?;
-            if confirmed { Ok(()) } else { Err(RegistryError::NotInvalidated(oracle_id)) }
-        })
+impl Registry {
+    /// Revokes that all data of a source is marked stale.
+    ///
+    /// # Errors
+    /// `SourceUnknown`, `NotInvalidated`; or the entry cannot be committed, and then nothing changes.
+    pub async fn confirm(
+        &self,
+        oracle_id: &SourceId,
+        detail: String,
+        peer: Peer,
+    ) -> Result<(), RegistryError> {
+        let confirmed_by = ConfirmationCause::Manual;
+        let confirmation = Confirmation { confirmed_by, detail, peer: Some(peer), invalidation_count: None };
+        let confirmed = self.desk.confirm(oracle_id, confirmation).await?;
+        if confirmed { Ok(()) } else { Err(RegistryError::NotInvalidated(oracle_id.clone())) }
     }
 }

@@ -23,13 +23,13 @@ async fn registered_by(
         document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));
     ontology["version"] = json!(version);
     change(&mut ontology);
-    let ontology = document(&ontology.to_string());
-    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let ontology: Ontology = document(&ontology.to_string());
+    let registered = system.registry.register(&ontology, PEER).await;
+    registered.expect("it is registered");
     let source = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
     let mut registration: Box<Registration> = document(source);
     registration.ontology.version = version.into();
-    system.registry.ask(RegisterSource { registration, peer: PEER }).await.expect("it answers")
+    system.registry.register(&*registration, PEER).await
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn a_policy_that_is_set_holds_by_the_ontology_that_a_source_changes_to() {
                 "oracle_id": "world-bank-population", "axis_freshness": {}, "default_max_age_seconds": max_age_seconds,
                 "default_stale_behavior": "serve_stale_silent", "invalidation_triggers": [],
             });
-            let policy = document(&policy.to_string());
-            system.registry.ask(SetFreshness { policy, peer: PEER }).await.expect("it answers")
+            let policy: FreshnessPolicy = document(&policy.to_string());
+            system.registry.register(&policy, PEER).await
         };
         assert!(set(3600).await.is_ok());
         let bounded = |ontology: &mut Json| {

@@ -5,12 +5,12 @@ use super::upstream::{
     Act, Says, Scene, adapter, after_s, candidate, keep, kept_at, live, thing, timed, two_sources,
     with_scene, written,
 };
-use crate::ground::registry::RegisterOntology;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::upstream::oracle_health::Statuses;
 use crate::verification::VerifyError;
 use jiff::SignedDuration;
+use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::verdict::health::Status;
 use oracled_domain::verification::{CallOutcome, Envelope, EnvelopeKind, Reason, VerifyRequest};
 use serde_json::{Value as Json, json};
@@ -555,9 +555,9 @@ async fn register_short_lived(system: &System) {
             axis["max_ttl_seconds"] = json!(60);
         }
     }
-    let ontology = serde_json::from_value(document).expect("it is an ontology");
-    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let ontology: Ontology = serde_json::from_value(document).expect("it is an ontology");
+    let registered = system.registry.register(&ontology, PEER).await;
+    registered.expect("it is registered");
 }
 
 #[test]

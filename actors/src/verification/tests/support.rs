@@ -1,11 +1,13 @@
 //! Sources with a few values each, and workflows over them.
 
-use crate::ground::registry::{RegisterOntology, RegisterPipeline, RegisterSource, Review, ReviewSource};
+use crate::ground::registry::Review;
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested};
 use crate::verification::VerifyError;
 use oracled_domain::audit::event::verification::{VerificationEntry, WorkflowEntry};
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::run::Run;
 use oracled_domain::ground::source::Registration;
 use oracled_domain::verification::workflow::RegisteredWorkflow;
@@ -54,18 +56,16 @@ pub(crate) fn registration(oracle_id: &str, settings: Json) -> Registration {
 /// Registers a source, and approves it.
 pub(crate) async fn source(system: &System, oracle_id: &str, settings: Json) {
     registered(system, oracle_id, settings).await;
-    let review = ReviewSource { oracle_id: source_id(oracle_id), review: Review::Approve, peer: PEER };
-    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+    system.registry.review(&source_id(oracle_id), Review::Approve, PEER).await.expect("it is approved");
 }
 
 /// Registers a source that nobody has approved.
 pub(crate) async fn registered(system: &System, oracle_id: &str, settings: Json) {
-    let ontology = read(parsed(ONTOLOGY));
-    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
-    let registration = Box::new(registration(oracle_id, settings));
-    let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let ontology: Ontology = read(parsed(ONTOLOGY));
+    let registered = system.registry.register(&ontology, PEER).await;
+    registered.expect("it is registered");
+    let registered = system.registry.register(&registration(oracle_id, settings), PEER).await;
+    registered.expect("it is registered");
 }
 
 /// Has a source say how many people live where: rows of name, code, year and number.
@@ -80,8 +80,8 @@ pub(crate) async fn released(system: &System, oracle_id: &str, version: &str, ro
     document["pipeline"]["pipeline_id"] = json!(oracle_id);
     document["pipeline"]["oracle_id"] = json!(oracle_id);
     document["pipeline"]["gates"] = json!({"max_rejected_ratio": "1", "max_withdrawn_ratio": "1"});
-    let registered = system.registry.ask(RegisterPipeline { definition: read(document), peer: PEER }).await;
-    let pipeline_id = registered.expect("it answers").expect("it is registered").document.pipeline_id;
+    let registered = system.registry.register(&read::<Definition>(document), PEER).await;
+    let pipeline_id = registered.expect("it is registered").document.pipeline_id;
     let payload = format!("Country Name,Country Code,Year,Value\n{}\n", rows.join("\n"));
     ingested(system, &pipeline_id, &payload, version).await
 }

@@ -7,7 +7,6 @@
 
 use super::support::{says, source, source_id, with, workflow};
 use crate::audit::logger::Log;
-use crate::ground::registry::RegisterAdapter;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::testing::{Hand, Outside, World, start};
@@ -222,8 +221,8 @@ pub(crate) async fn live(system: &System, oracle_id: &str, mut settings: Json) {
 /// Registers the adapter of a live source, with these settings beside the simplest ones.
 pub(crate) async fn adapter(system: &System, oracle_id: &str, settings: Json) {
     let adapter = Box::new(adapter_of(oracle_id, settings));
-    let registered = system.registry.ask(RegisterAdapter { adapter, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let registered = system.registry.register(&*adapter, PEER).await;
+    registered.expect("it is registered");
 }
 
 /// The same, as a document.

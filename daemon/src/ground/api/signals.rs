@@ -10,7 +10,7 @@ use crate::platform::signal_rate::SIGNALS_PER_WINDOW;
 use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use hyper::{Method, Uri};
-use oracled_actors::ground::registry::Invalidate;
+use oracled_actors::ground::registry::Invalidation;
 use oracled_actors::platform::clock::monotonic;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::InvalidatedSources;
@@ -161,9 +161,9 @@ async fn invalidate(
         let mut failed = Ok(());
         for oracle_id in &named {
             let (trigger, detail) = (InvalidationCause::UpstreamSignal, detail.clone());
-            let order = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer };
-            let done = registry.ask(order).await.map_err(Problem::from);
-            failed = failed.and(done.and_then(|done| done.map_err(Problem::from)));
+            let invalidation = Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer };
+            let done = registry.invalidate(invalidation).await;
+            failed = failed.and(done.map_err(Problem::from));
         }
         failed.map(|()| named)
     });

@@ -8,7 +8,6 @@ use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::RegisterAdapter;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_domain::Peer;
@@ -45,6 +44,5 @@ pub async fn put(
     let oracle_id: SourceId = named(oracle_id)?;
     let adapter: Box<Adapter> = document.read()?;
     check_named("oracle_id", &oracle_id, &adapter.oracle_id)?;
-    act(async move { Ok(registered(service.system.registry.ask(RegisterAdapter { adapter, peer }).await??)) })
-        .await
+    act(async move { Ok(registered(service.system.registry.register(&*adapter, peer).await?)) }).await
 }

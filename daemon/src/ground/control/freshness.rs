@@ -8,7 +8,7 @@ use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{RegistryError, SetFreshness, policy_of};
+use oracled_actors::ground::registry::{RegistryError, policy_of};
 use oracled_api::base::service::RegisteredDocument;
 use oracled_api::ground::FreshnessReport;
 use oracled_domain::Peer;
@@ -59,6 +59,5 @@ pub async fn put(
     let oracle_id: SourceId = named(oracle_id)?;
     let policy: FreshnessPolicy = document.read()?;
     check_named("oracle_id", &oracle_id, &policy.oracle_id)?;
-    act(async move { Ok(registered(service.system.registry.ask(SetFreshness { policy, peer }).await??)) })
-        .await
+    act(async move { Ok(registered(service.system.registry.register(&policy, peer).await?)) }).await
 }

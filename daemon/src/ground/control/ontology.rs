@@ -7,7 +7,6 @@ use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::RegisterOntology;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_api::ground::OntologySummary;
@@ -57,10 +56,7 @@ pub async fn put(
     let ontology: Ontology = document.read()?;
     check_named("ontology_id", &reference.ontology_id, &ontology.ontology_id)?;
     check_named("version", &reference.version, &ontology.version)?;
-    act(async move {
-        Ok(registered(service.system.registry.ask(RegisterOntology { ontology, peer }).await??))
-    })
-    .await
+    act(async move { Ok(registered(service.system.registry.register(&ontology, peer).await?)) }).await
 }
 
 fn referred(path: Result<Path<(String, String)>, PathRejection>) -> Result<OntologyRef, Problem> {

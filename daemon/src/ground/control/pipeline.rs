@@ -7,7 +7,6 @@ use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::RegisterPipeline;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_api::ground::PipelineDetails;
@@ -49,10 +48,7 @@ pub async fn put(
     let pipeline_id: PipelineId = named(pipeline_id)?;
     let definition: Box<Definition> = document.read()?;
     check_named("pipeline.pipeline_id", &pipeline_id, &definition.pipeline.pipeline_id)?;
-    act(async move {
-        Ok(registered(service.system.registry.ask(RegisterPipeline { definition, peer }).await??))
-    })
-    .await
+    act(async move { Ok(registered(service.system.registry.register(&*definition, peer).await?)) }).await
 }
 
 /// A pipeline as the store has it.

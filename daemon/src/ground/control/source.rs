@@ -7,7 +7,7 @@ use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{Confirm, Invalidate, RegisterSource, Review, ReviewSource};
+use oracled_actors::ground::registry::{Invalidation, Review};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_api::ground::{CheckedSource, ReasonRequest, SourceReviewRequest};
@@ -60,10 +60,7 @@ pub async fn put(
     let oracle_id: SourceId = named(oracle_id)?;
     let registration: Box<Registration> = document.read()?;
     check_named("oracle_id", &oracle_id, &registration.oracle_id)?;
-    act(async move {
-        Ok(registered(service.system.registry.ask(RegisterSource { registration, peer }).await??))
-    })
-    .await
+    act(async move { Ok(registered(service.system.registry.register(&*registration, peer).await?)) }).await
 }
 
 /// Lets a source answer, or tells when it will cease to.
@@ -81,10 +78,7 @@ pub async fn review(
         SourceReviewRequest::Approve {} => Review::Approve,
         SourceReviewRequest::Deprecate(Moment(date)) => Review::Deprecate(date),
     };
-    act(async move {
-        Ok(Json(service.system.registry.ask(ReviewSource { oracle_id, review, peer }).await??))
-    })
-    .await
+    act(async move { Ok(Json(service.system.registry.review(&oracle_id, review, peer).await?)) }).await
 }
 
 /// Declares all that a source has said stale, until a run follows. Answers the source.
@@ -101,8 +95,8 @@ pub async fn invalidate(
     let detail = reason(&document)?;
     act(async move {
         let trigger = InvalidationCause::Manual;
-        let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer };
-        service.system.registry.ask(invalidate).await??;
+        let invalidation = Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer };
+        service.system.registry.invalidate(invalidation).await?;
         Ok(Json(known(&service, &oracle_id)?.entry))
     })
     .await
@@ -121,7 +115,7 @@ pub async fn confirm(
     let oracle_id: SourceId = named(oracle_id)?;
     let detail = reason(&document)?;
     act(async move {
-        service.system.registry.ask(Confirm { oracle_id: oracle_id.clone(), detail, peer }).await??;
+        service.system.registry.confirm(&oracle_id, detail, peer).await?;
         Ok(Json(known(&service, &oracle_id)?.entry))
     })
     .await

@@ -3,6 +3,7 @@
 
 use crate::platform::config::Limits;
 use crate::platform::problem::Problem;
+use crate::platform::service::count_request_panic;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +15,7 @@ use oracled_actors::platform::caller::called_by;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
 use oracled_domain::{Caller, Peer};
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -72,7 +74,7 @@ impl Front {
         mut request: Request<Incoming>,
         peer: Peer,
         still_waiting: StillWaiting,
-    ) -> Response {
+    ) -> Result<Response, Infallible> {
         let id = Shared::id_for(request.headers());
         let mut response = match self.shared.check_headers(request.headers()) {
             Err(problem) => problem.into_response(),
@@ -87,7 +89,7 @@ impl Front {
             }
         };
         response.headers_mut().insert(REQUEST_ID, id);
-        response
+        Ok(response)
     }
 }
 
@@ -124,6 +126,7 @@ async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Res
         Ok(Ok(Ok(response))) => response,
         // the router's error type has no values; a panic was told to the service's log by its hook
         Ok(Ok(Err(_)) | Err(Panicked)) => {
+            count_request_panic();
             Problem::new(ProblemCode::InternalError, "the handler panicked").into_response()
         }
         Err(_) => Problem::request_timeout(time).into_response(),

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::body::{Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use oracled_api::base::problem::ProblemCode;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -43,7 +42,7 @@ pub(crate) async fn room_for(
 /// `Overloaded` where others leave theirs unread for too long.
 pub(crate) async fn room_of(bytes: usize, service: &Service) -> Result<OwnedSemaphorePermit, Problem> {
     let room = timeout(PATIENCE, service.hold_answer(bytes)).await;
-    room.map_err(|_| Problem::new(ProblemCode::Overloaded, "as many answers as are allowed wait to be read"))
+    room.map_err(|_| Problem::overloaded("too many answers wait to be read"))
 }
 
 /// An answer with its part of the memory for all of them.

@@ -26,7 +26,6 @@ pub async fn post(
         "oracle_health" => system.oracle_health.ask(InjectPanic).await,
         "verification_upkeep" => system.verification_upkeep.ask(InjectPanic).await,
         "ingestion" => system.ingestion.ask(InjectPanic).await,
-        "registry" => system.registry.ask(InjectPanic).await,
         "logger" => system.log.door().ask(InjectPanic).await,
         _ => return Err(Problem::not_found(super::order::PATHS)),
     }

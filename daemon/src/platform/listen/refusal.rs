@@ -3,7 +3,6 @@
 use crate::platform::api::front::{REQUEST_ID, new_request_id};
 use crate::platform::problem::Problem;
 use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
-use oracled_api::base::problem::ProblemCode;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +44,7 @@ impl Refusals {
 }
 
 async fn write_refusal(mut stream: UnixStream, connections: usize) -> io::Result<()> {
-    let problem =
-        Problem::new(ProblemCode::Overloaded, format!("there are {connections} connections already"));
+    let problem = Problem::overloaded(format!("there are {connections} connections already"));
     let body = problem.to_json();
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\

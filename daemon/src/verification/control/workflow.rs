@@ -7,7 +7,7 @@ use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{RegisterWorkflow, RegistryError, check_workflow};
+use oracled_actors::ground::registry::{RegistryError, check_workflow};
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::base::service::RegisteredDocument;
 use oracled_api::verification::WorkflowDetails;
@@ -60,10 +60,7 @@ pub async fn put(
     let workflow_id: WorkflowId = named(workflow_id)?;
     let workflow: Box<Workflow> = document.read()?;
     check_named("workflow_id", &workflow_id, &workflow.workflow_id)?;
-    act(async move {
-        Ok(registered(service.system.registry.ask(RegisterWorkflow { workflow, peer }).await??))
-    })
-    .await
+    act(async move { Ok(registered(service.system.registry.register(&*workflow, peer).await?)) }).await
 }
 
 fn looked_at(service: &Service, registered: RegisteredWorkflow) -> Result<WorkflowDetails, Problem> {

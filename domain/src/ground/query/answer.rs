@@ -30,7 +30,7 @@ pub struct RecordAnswer {
     /// The record that superseded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
-    /// The earlier record with the same content, which stands for both.
+    /// The earlier record with the same content; it represents both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<String>,
 }
