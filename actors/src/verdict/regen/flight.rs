@@ -1,6 +1,5 @@
 //! One verdict on its way: leave, model, gate.
 
-use super::outcome::made_outcome;
 use super::{AskedModel, Doors};
 use crate::audit::logger::CommitError;
 use crate::platform::clock::{Clock, monotonic};
@@ -126,7 +125,7 @@ impl Pilot {
     }
 
     fn ended(&self, path: GatePath, landed: Result<SubmissionOutcome, Failed>) -> Landed {
-        let outcome = landed.as_ref().map_or_else(Failed::outcome, made_outcome);
+        let outcome = landed.as_ref().map_or_else(Failed::outcome, SubmissionOutcome::made_outcome);
         self.metrics.making.ended(path, outcome);
         Ok(landed?)
     }

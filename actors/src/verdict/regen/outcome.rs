@@ -7,18 +7,17 @@ use crate::upstream::{ModelError, Refusal};
 use crate::verdict::rate_limiter::Limited;
 use crate::verdict::submission::SubmissionOutcome;
 
-/// The label of an outcome.
-pub(super) const fn made_outcome(outcome: &SubmissionOutcome) -> MadeOutcome {
-    match outcome {
-        SubmissionOutcome::Stored(_) => MadeOutcome::Delivered,
-        SubmissionOutcome::Regenerated(..) => MadeOutcome::Regenerated,
-        SubmissionOutcome::Replayed(_) => MadeOutcome::Replayed,
-        // a made verdict is never only judged
-        SubmissionOutcome::Checked(_) | SubmissionOutcome::RejectedByCrosscheck { .. } => {
-            MadeOutcome::Rejected
+impl SubmissionOutcome {
+    pub(super) const fn made_outcome(&self) -> MadeOutcome {
+        match self {
+            Self::Stored(_) => MadeOutcome::Delivered,
+            Self::Regenerated(..) => MadeOutcome::Regenerated,
+            Self::Replayed(_) => MadeOutcome::Replayed,
+            // a made verdict is never only judged
+            Self::Checked(_) | Self::RejectedByCrosscheck { .. } => MadeOutcome::Rejected,
+            Self::RejectedByRules { .. } => MadeOutcome::RefusedByRules,
+            Self::Mismatch(_) => MadeOutcome::SessionMismatch,
         }
-        SubmissionOutcome::RejectedByRules { .. } => MadeOutcome::RefusedByRules,
-        SubmissionOutcome::Mismatch(_) => MadeOutcome::SessionMismatch,
     }
 }
 
