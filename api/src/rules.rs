@@ -16,11 +16,11 @@ pub struct EvaluateRequest {
     /// The text to check.
     pub candidate_output: String,
     /// The facts; either this or `facts_from`, or both.
-    #[serde(default, deserialize_with = "given_facts")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
     pub facts: Option<Vec<String>>,
     /// Sources of facts: at most 16 of `{"query": …}`, as of `POST /v1/query`, and `{"verify": …}`.
-    #[serde(default, deserialize_with = "given_facts_from")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
     pub facts_from: Option<Vec<FactsFrom>>,
     /// The origin of the text; it is logged, not checked.
@@ -59,18 +59,12 @@ pub struct RegisteredRule {
     pub in_profile: bool,
 }
 
-/// Refuses null: a verdict must not pass unchecked because of it.
-pub(crate) fn given_facts<'de, D: Deserializer<'de>>(
+/// A member that is present, so that null is read as a `T`: JSON keeps it, and a text or a list refuses it. A verdict must not
+/// pass unchecked because of a null.
+pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
-) -> Result<Option<Vec<String>>, D::Error> {
-    Vec::deserialize(deserializer).map(Some)
-}
-
-/// Refuses null, for the same reason.
-pub(crate) fn given_facts_from<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Vec<FactsFrom>>, D::Error> {
-    Vec::deserialize(deserializer).map(Some)
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// An object or null. serde alone would also accept an array with the members in their order.

@@ -1,7 +1,7 @@
 //! Verdicts, sessions, the cache and the outbox.
 
 use crate::base::page::Limit;
-use crate::rules::{given_facts, given_facts_from, object};
+use crate::rules::{given, object};
 use jiff::Timestamp;
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::rules::{Expected, RuleId};
@@ -9,7 +9,7 @@ use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, Varian
 use oracled_domain::verdict::session::Email;
 use oracled_domain::{MailId, Session, SessionId, Sha256Hex, Tier};
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// `POST /v1/crosscheck`.
@@ -45,15 +45,15 @@ pub struct SubmitRequest {
     #[schema(value_type = Option<Object>)]
     pub verdict: Option<Box<RawValue>>,
     /// The model's text; either this or `verdict`, or neither.
-    #[serde(default, deserialize_with = "given_text")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
     pub raw: Option<String>,
     /// Facts. With them, the rules check the text of the verdict.
-    #[serde(default, deserialize_with = "given_facts")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
     pub facts: Option<Vec<String>>,
     /// Sources of facts, as in `POST /v1/rules/evaluate`. With them, too, the rules check the text.
-    #[serde(default, deserialize_with = "given_facts_from")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
     pub facts_from: Option<Vec<FactsFrom>>,
     /// The origin of the verdict; it is logged, not checked.
@@ -245,14 +245,4 @@ impl From<Session> for SessionReport {
             cached_sha256: session.cached_sha256,
         }
     }
-}
-
-/// Refuses null.
-fn given_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    String::deserialize(deserializer).map(Some)
-}
-
-/// Keeps null: it is a JSON value, and is judged like any other.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::deserialize(deserializer).map(Some)
 }
