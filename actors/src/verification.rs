@@ -35,6 +35,7 @@ use oracled_domain::ground::ontology::OntologyRef;
 use oracled_domain::verdict::health::HealthConfig;
 use oracled_domain::verification::request::BadRequest;
 use oracled_domain::verification::review::ReviewState;
+use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{Envelope, VerifyRequest};
 use oracled_store::{Store, StoreError};
 use pending::Promises;
@@ -163,16 +164,16 @@ impl Verification {
 impl Verifier {
     /// Has the sources of all workflows counted and watched: how they are doing is told before anybody asks them, too.
     fn expect_all(self: &Arc<Self>) {
-        let workflows = match self.store.workflows() {
+        let workflows = match self.store.all_registered::<Workflow>() {
             Ok(workflows) => workflows,
             Err(error) => {
                 tracing::error!(%error, "workflows cannot be read: their sources are watched once they are asked");
                 return;
             }
         };
-        workflows.iter().for_each(|known| self.metrics.verifying.expects(&known.workflow));
+        workflows.iter().for_each(|known| self.metrics.verifying.expects(&known.document));
         let oracles: BTreeSet<_> =
-            workflows.into_iter().flat_map(|registered| registered.workflow.oracles).collect();
+            workflows.into_iter().flat_map(|registered| registered.document.oracles).collect();
         let verifier = Arc::clone(self);
         tokio::spawn(async move {
             for oracle_id in &oracles {

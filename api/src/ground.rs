@@ -7,8 +7,6 @@ use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::check::{CheckProgress, SourceCheck};
 use oracled_domain::ground::freshness::{Freshness, FreshnessPolicy};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::ontology::OntologyRef;
-use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
 use oracled_domain::ground::run::{Run, RunProgress};
 use oracled_domain::ground::source::SourceRegistryEntry;
 use serde::{Deserialize, Serialize};
@@ -56,16 +54,6 @@ pub struct ListedSource {
     pub size_bytes: u64,
 }
 
-/// A version of an ontology without its axes.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct OntologySummary {
-    /// Its id and version.
-    #[serde(flatten)]
-    pub ontology: OntologyRef,
-    /// The number of its axes.
-    pub axes: usize,
-}
-
 /// The query of `GET /v1/runs/{run_id}/rejects`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,15 +93,6 @@ pub enum SourceReviewRequest {
 pub struct ReasonRequest {
     /// The reason: 1 to 1,024 bytes of visible text.
     pub reason: String,
-}
-
-/// A registered pipeline.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct PipelineDetails {
-    /// The registration.
-    pub registered: RegisteredPipeline,
-    /// Its current definition.
-    pub definition: Definition,
 }
 
 /// The query of `POST /v1/pipelines/{pipeline_id}/runs`.

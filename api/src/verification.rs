@@ -7,19 +7,9 @@ use oracled_domain::ground::value::Value;
 use oracled_domain::verification::candidate::Stated;
 use oracled_domain::verification::request::Claim;
 use oracled_domain::verification::review::ReviewState;
-use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Envelope, Inputs, Reason};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A registered workflow.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct WorkflowDetails {
-    /// The registered document.
-    pub registered: RegisteredWorkflow,
-    /// Why it cannot decide anything with its sources as they are now; null if it can.
-    pub fault: Option<String>,
-}
 
 /// The decisions of one execution.
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,6 +1,5 @@
 //! Shared by all verbs: options, input, output, errors.
 
-pub(crate) mod document;
 pub(crate) mod error;
 pub(crate) mod given;
 pub(crate) mod input;

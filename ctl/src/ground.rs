@@ -1,9 +1,10 @@
 //! Verbs for sources and their facts.
 
-pub(crate) mod freshness;
+pub(crate) mod apply;
+pub(crate) mod describe;
+mod documents;
+pub(crate) mod get;
 pub(crate) mod ingest;
-pub(crate) mod ontology;
-pub(crate) mod pipeline;
 pub(crate) mod provenance;
 pub(crate) mod query;
 pub(crate) mod rejects;

@@ -3,9 +3,9 @@
 pub(crate) mod calibrate;
 pub(crate) mod crosscheck;
 pub(crate) mod divergence;
-pub(crate) mod get;
 pub(crate) mod outbox;
 pub(crate) mod purge;
 pub(crate) mod register;
 pub(crate) mod session;
+pub(crate) mod show;
 pub(crate) mod submit;

@@ -3,9 +3,11 @@
 //! Whatever changes something here is an audit event with the peer's uid, gid and pid, committed before it is
 //! done. Nothing here regenerates a verdict, changes a constant or approves anything.
 
+mod documents;
+
 use crate::audit::control::log;
 use crate::ground::api::records;
-use crate::ground::control::{adapter, freshness, ingest, ontology, pipeline, rejects, run, source, upkeep};
+use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
 use crate::platform::api::oracles;
 use crate::platform::api::request::Unasked;
 #[cfg(debug_assertions)]
@@ -15,7 +17,7 @@ use crate::platform::control::{actors, drain, health, log_level, reload, status}
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use crate::verdict::control::{divergence, outbox, purge, session};
-use crate::verification::control::{execution, review, workflow};
+use crate::verification::control::{execution, review};
 use axum::Router;
 use axum::routing::{delete, get, post};
 use hyper::Request;
@@ -38,21 +40,16 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/outbox/{mail_id}", post(outbox::post).delete(outbox::delete))
         .route("/v1/drain", post(drain::post))
         .route("/v1/reload", post(reload::post))
-        .route("/v1/ontologies", get(ontology::list))
-        .route("/v1/ontologies/{ontology_id}/{version}", get(ontology::get).put(ontology::put))
-        .route("/v1/sources", get(source::list))
-        .route("/v1/sources/{oracle_id}", get(source::get).put(source::put))
+        .route("/v1/documents", post(documents::apply))
+        .route("/v1/documents/{kind}", get(documents::list))
+        .route("/v1/documents/{kind}/{document_id}", get(documents::get).put(documents::put))
+        .route("/v1/sources/{oracle_id}", get(source::get))
         .route("/v1/sources/{oracle_id}/review", post(source::review))
-        .route("/v1/sources/{oracle_id}/freshness", get(freshness::get).put(freshness::put))
-        .route("/v1/sources/{oracle_id}/adapter", get(adapter::get).put(adapter::put))
+        .route("/v1/sources/{oracle_id}/freshness", get(freshness::get))
         .route("/v1/sources/{oracle_id}/invalidate", post(source::invalidate))
         .route("/v1/sources/{oracle_id}/confirm", post(source::confirm))
-        .route("/v1/pipelines", get(pipeline::list))
-        .route("/v1/pipelines/{pipeline_id}", get(pipeline::get).put(pipeline::put))
         .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))
         .route("/v1/pipelines/{pipeline_id}/pull", post(upkeep::pull))
-        .route("/v1/workflows", get(workflow::list))
-        .route("/v1/workflows/{workflow_id}", get(workflow::get).put(workflow::put))
         .route("/v1/reviews", get(review::list))
         .route("/v1/reviews/{review_id}", get(review::get))
         .route("/v1/reviews/{review_id}/resolve", post(review::resolve))

@@ -5,6 +5,7 @@ pub mod blank;
 pub mod date;
 pub mod decimal;
 pub mod digest;
+pub mod distinct;
 pub mod moment;
 pub mod payload;
 pub mod raw;

@@ -8,6 +8,7 @@
 
 pub mod audit;
 pub mod base;
+pub mod documents;
 pub mod ground;
 pub mod rules;
 pub mod verdict;

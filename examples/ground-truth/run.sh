@@ -9,13 +9,11 @@ cd "$(dirname "$0")"
 oraclectl() { command "${ORACLECTL:-oraclectl}" "$@"; }
 title() { printf '\n== %s\n' "$*"; }
 
-# A source with its pipeline, which bears the same name. It is approved unless it is already.
-register() {
-    oraclectl source register "sources/$1.json"
+# Approves a source unless it is approved already
+approve() {
     local shown
-    shown="$(oraclectl source show "$1")"
+    shown="$(oraclectl describe source "$1")"
     if [[ $shown =~ status\ +pending ]]; then oraclectl source approve "$1"; fi
-    oraclectl pipeline register "pipelines/$1.json"
 }
 
 # One release: the source, its version, the day on which it came out, the payload. A release of a few records changes a
@@ -34,9 +32,8 @@ ingest() {
 first() { sed -n 2p | cut -d, -f1; }
 
 title 'the documents'
-for ontology in ontologies/*.json; do oraclectl ontology register "$ontology"; done
-for source in sources/*.json; do register "$(basename "$source" .json)"; done
-for workflow in workflows/*.json; do oraclectl workflow register "$workflow"; done
+oraclectl apply -f ontologies -f sources -f pipelines -f workflows
+for source in sources/*.json; do approve "$(basename "$source" .json)"; done
 
 title 'the releases, not in their order'
 for day in 2020-04-14 2017-10-26 2026-03-06 2023-05-04; do
@@ -86,7 +83,7 @@ check moldova
 check moldova-as-told-in-2018 || [[ $? == 1 ]]
 
 title 'how fresh all that is'
-oraclectl freshness world-bank-population
+oraclectl describe freshness_policy world-bank-population
 
 title 'a text held against what both sources come to, the later one where they differ'
 oraclectl rules check texts/aruba.txt --facts-from texts/aruba-verified.json --rules RULE-PREC-005

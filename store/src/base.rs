@@ -1,6 +1,7 @@
 //! sled, its rows, and what every feature stores them with.
 
 pub(crate) mod disk;
+pub(crate) mod documents;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod meta;

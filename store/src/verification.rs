@@ -1,4 +1,4 @@
-//! The rows of verification: adapters, workflows, reviews, what people decide of a thing, what is kept of answers, and decisions that are
+//! The rows of verification: reviews, what people decide of a thing, what is kept of answers, and decisions that are
 //! still to be taken. (RFC-0002, Part II)
 
 use crate::audit::log::{LogLine, LogQuery};
@@ -7,10 +7,8 @@ use crate::base::error::StoreError;
 use crate::base::rows::{Table, key};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::VerificationEntry;
-use oracled_domain::ground::id::{SourceId, WorkflowId};
-use oracled_domain::verification::adapter::RegisteredAdapter;
+use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::ReviewState;
-use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
 
 /// What stands between the parts of a name that has two; neither has one in it.
@@ -39,14 +37,6 @@ pub struct KeptPage {
 }
 
 impl Tables {
-    /// The adapter of a live source, with its revision.
-    ///
-    /// # Errors
-    /// Where it cannot be read.
-    pub fn adapter(&self, oracle_id: &SourceId) -> Result<Option<(RegisteredAdapter, u64)>, StoreError> {
-        self.read_row(Table::Adapters, oracle_id.as_str())
-    }
-
     /// Since when the first of the questions waits that wait for a person; nothing where none does.
     ///
     /// # Errors
@@ -78,25 +68,6 @@ impl Tables {
         let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[begin.as_bytes(), end]);
         // this byte is above every byte of a name
         Ok(self.names(Table::OpenByWorkflow, keys(&[])..keys(&[u8::MAX]), .., usize::MAX)?.len() as u64)
-    }
-
-    /// A workflow, with its revision.
-    ///
-    /// # Errors
-    /// Where it cannot be read.
-    pub fn workflow(
-        &self,
-        workflow_id: &WorkflowId,
-    ) -> Result<Option<(RegisteredWorkflow, u64)>, StoreError> {
-        self.read_row(Table::Workflows, workflow_id.as_str())
-    }
-
-    /// Every workflow, in the order of their ids.
-    ///
-    /// # Errors
-    /// Where one cannot be read.
-    pub fn workflows(&self) -> Result<Vec<RegisteredWorkflow>, StoreError> {
-        self.read_all(Table::Workflows)
     }
 
     /// A review, with its revision.

@@ -126,9 +126,9 @@ pub async fn register_all(control: &mut Client, ontology: &Value, source: &Value
         document.pointer(place).and_then(Value::as_str).expect("it is named").to_owned()
     };
     let ontology_path =
-        format!("/v1/ontologies/{}/{}", text(ontology, "/ontology_id"), text(ontology, "/version"));
-    let source_path = format!("/v1/sources/{}", text(source, "/oracle_id"));
-    let pipeline_path = format!("/v1/pipelines/{}", text(pipeline, "/pipeline/pipeline_id"));
+        format!("/v1/documents/ontology/{}@{}", text(ontology, "/ontology_id"), text(ontology, "/version"));
+    let source_path = format!("/v1/documents/source/{}", text(source, "/oracle_id"));
+    let pipeline_path = format!("/v1/documents/pipeline/{}", text(pipeline, "/pipeline/pipeline_id"));
     for (path, document) in [(ontology_path, ontology), (source_path, source), (pipeline_path, pipeline)] {
         let answer = put(control, &path, document).await;
         assert_eq!(answer.status, 200, "{path}: {}", crate::document(&answer));

@@ -165,8 +165,8 @@ pub async fn source(daemon: &Daemon<'_>, oracle_id: &str, tier: &str, endpoint: 
     registration["adapter_id"] = json!("http");
     registration["axes_provided"] = json!(["area", "year", "population"]);
     for (path, body) in [
-        ("/v1/ontologies/population/1".to_owned(), &ontology),
-        (format!("/v1/sources/{oracle_id}"), &registration),
+        ("/v1/documents/ontology/population@1".to_owned(), &ontology),
+        (format!("/v1/documents/source/{oracle_id}"), &registration),
     ] {
         let answer = put(control, &path, body).await;
         assert_eq!(answer.status, 200, "{path}: {}", document(&answer));
@@ -180,7 +180,7 @@ pub async fn source(daemon: &Daemon<'_>, oracle_id: &str, tier: &str, endpoint: 
 /// # Panics
 /// Where it is not taken.
 pub async fn adapt(daemon: &Daemon<'_>, oracle_id: &str, endpoint: &str, changes: Value) {
-    let path = format!("/v1/sources/{oracle_id}/adapter");
+    let path = format!("/v1/documents/adapter/{oracle_id}");
     let adapter = adapter_of(oracle_id, endpoint, changes);
     let answer = put(&mut daemon.control().await, &path, &adapter).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));

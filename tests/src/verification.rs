@@ -69,6 +69,6 @@ pub async fn several_years(daemon: &Daemon<'_>, sources: &[(&str, &str)], years:
 /// Where it is not taken.
 pub async fn register(control: &mut Client, workflow: &Value) {
     let workflow_id = workflow.get("workflow_id").and_then(Value::as_str).expect("it has an id");
-    let answer = put(control, &format!("/v1/workflows/{workflow_id}"), workflow).await;
+    let answer = put(control, &format!("/v1/documents/workflow/{workflow_id}"), workflow).await;
     assert_eq!(answer.status, 200, "{}", crate::document(&answer));
 }

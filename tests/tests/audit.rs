@@ -107,9 +107,9 @@ async fn entries_name_the_caller_of_a_control_action() {
     one_release(&mut daemon.control().await).await;
     let (socket, control) = (world.control_socket(), &mut daemon.control().await);
     let (ontology, source, _) = office("office");
-    let ontology_path = "/v1/ontologies/population/1";
+    let ontology_path = "/v1/documents/ontology/population@1";
     for (request_id, method, path, body, event) in [
-        ("admin-1", "PUT", "/v1/sources/office", &source, "source_changed"),
+        ("admin-1", "PUT", "/v1/documents/source/office", &source, "document_registered"),
         ("admin-2", "POST", "/v1/sources/office/review", &json!({"approve": {}}), "source_changed"),
         ("admin-3", "POST", "/v1/drain", &json!({"draining": false}), "control_action"),
         (
@@ -220,7 +220,7 @@ async fn entries_name_the_caller_of_a_verification_and_of_its_review() {
     assert_eq!(ended(control, &run).await["state"], "completed");
     approve(control, "office").await;
     let workflow = workflow("census", &[SOURCE, "office"], &json!({}));
-    assert_eq!(put(control, "/v1/workflows/census", &workflow).await.status, 200);
+    assert_eq!(put(control, "/v1/documents/workflow/census", &workflow).await.status, 200);
     let question =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
     let answer = sent(&world.socket(), "ask-1", "POST", "/v1/verify", &question).await;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 47] = [
+const PATHS: [(&str, &[&str]); 42] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -32,21 +32,16 @@ const PATHS: [(&str, &[&str]); 47] = [
     ("/v1/outbox/verdict:cs_1", &["POST", "DELETE"]),
     ("/v1/drain", &["POST"]),
     ("/v1/reload", &["POST"]),
-    ("/v1/ontologies", &["GET"]),
-    ("/v1/ontologies/on-1/1", &["GET", "PUT"]),
-    ("/v1/sources", &["GET"]),
-    ("/v1/sources/or-1", &["GET", "PUT"]),
+    ("/v1/documents", &["POST"]),
+    ("/v1/documents/source", &["GET"]),
+    ("/v1/documents/source/do-1", &["GET", "PUT"]),
+    ("/v1/sources/or-1", &["GET"]),
     ("/v1/sources/or-1/review", &["POST"]),
-    ("/v1/sources/or-1/freshness", &["GET", "PUT"]),
-    ("/v1/sources/or-1/adapter", &["GET", "PUT"]),
+    ("/v1/sources/or-1/freshness", &["GET"]),
     ("/v1/sources/or-1/invalidate", &["POST"]),
     ("/v1/sources/or-1/confirm", &["POST"]),
-    ("/v1/pipelines", &["GET"]),
-    ("/v1/pipelines/pi-1", &["GET", "PUT"]),
     ("/v1/pipelines/pi-1/runs", &["POST"]),
     ("/v1/pipelines/pi-1/pull", &["POST"]),
-    ("/v1/workflows", &["GET"]),
-    ("/v1/workflows/wo-1", &["GET", "PUT"]),
     ("/v1/reviews", &["GET"]),
     ("/v1/reviews/v-1", &["GET"]),
     ("/v1/reviews/v-1/resolve", &["POST"]),
@@ -124,7 +119,7 @@ async fn actors_report_what_they_did() {
     assert_eq!(get(control, "/v1/outbox").await.status, 200);
     assert_eq!(get(control, "/v1/runs").await.status, 200);
     let ontology = json!({"ontology_id": "on-1", "version": "1", "axes": []});
-    let refused = send(control, Method::PUT, "/v1/ontologies/on-1/1", Some(ontology)).await;
+    let refused = send(control, Method::PUT, "/v1/documents/ontology/on-1@1", Some(ontology)).await;
     problem(&refused, 400, "invalid_document");
     let text = json!({"candidate_output": "Ice melts", "facts": []});
     assert_eq!(post(routes, "/v1/rules/evaluate", &text).await.status, 200);
@@ -403,10 +398,10 @@ async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
             path.replace("verdict:cs_1", "{mail_id}")
                 .replace("cs_1", "{session_id}")
                 .replace("oracles/model", "oracles/{oracle_id}")
-                .replace("on-1/1", "{ontology_id}/{version}")
+                .replace("documents/source", "documents/{kind}")
+                .replace("do-1", "{document_id}")
                 .replace("or-1", "{oracle_id}")
                 .replace("pi-1", "{pipeline_id}")
-                .replace("wo-1", "{workflow_id}")
                 .replace("reviews/v-1", "reviews/{review_id}")
                 .replace("executions/v-1", "executions/{execution_id}")
                 .replace("records/0123456789abcdef-0", "records/{record_id}")

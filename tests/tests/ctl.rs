@@ -117,9 +117,9 @@ async fn submit_delivers_get_shows_and_what_is_refused_says_why() {
     assert!(printed(&submit("cs_1", &good, &[]), 0).contains("was delivered before"));
     assert_eq!(json_of(&submit("cs_1", &good, &["--json"]), 0)["replayed"], true);
 
-    let shown = printed(&world.ctl(&["get", "cs_1"]), 0);
+    let shown = printed(&world.ctl(&["verdict", "cs_1"]), 0);
     assert!(shown.contains("Sell honey?") && shown.contains("A sound and simple plan."), "{shown}");
-    assert_eq!(json_of(&world.ctl(&["get", "cs_1", "--json"]), 0)["session_id"], "cs_1");
+    assert_eq!(json_of(&world.ctl(&["verdict", "cs_1", "--json"]), 0)["session_id"], "cs_1");
 
     let output = submit("cs_2", &refused, &[]);
     assert!(complaint(&output, 1).contains("(crosscheck_rejected)"));
@@ -132,11 +132,11 @@ async fn submit_delivers_get_shows_and_what_is_refused_says_why() {
 
     let mismatch = world.ctl(&["submit", "cs_1", &good, "--tier", "full", "--query", "Sell honey?"]);
     assert!(complaint(&mismatch, 1).contains("(session_mismatch)"));
-    let missing = world.ctl(&["get", "cs_9"]);
+    let missing = world.ctl(&["verdict", "cs_9"]);
     assert!(complaint(&missing, 1).contains("(session_unknown)"));
     // what is no session id stays within its segment of the path
     for odd in ["a/b", "../status", "a b", "%", "?x=1", "ä", "#"] {
-        assert!(complaint(&world.ctl(&["get", odd]), 1).contains("(invalid_session_id)"), "{odd}");
+        assert!(complaint(&world.ctl(&["verdict", odd]), 1).contains("(invalid_session_id)"), "{odd}");
     }
 }
 
@@ -282,7 +282,7 @@ async fn without_a_daemon_each_verb_says_so_in_one_line_without_a_backtrace() {
         &["actors"],
         &["crosscheck", &good, "--tier", "quick"],
         &["submit", "cs_1", &good, "--tier", "quick", "--query", "?"],
-        &["get", "cs_1"],
+        &["verdict", "cs_1"],
         &["log"],
         &["log", "-f"],
         &["purge", "cs_1"],
@@ -485,7 +485,7 @@ async fn a_verdict_that_is_handed_in_with_facts_is_checked_by_the_rules_too() {
     assert_eq!(submit("cs_1", "-", &[]).status.code(), Some(2));
     complaint(&submit("cs_1", "/nowhere", &[]), 5);
     assert!(
-        complaint(&world.ctl(&["get", "cs_1"]), 1).contains("(session_unknown)"),
+        complaint(&world.ctl(&["verdict", "cs_1"]), 1).contains("(session_unknown)"),
         "nothing was delivered"
     );
 
@@ -528,7 +528,7 @@ async fn whoever_has_read_enough_may_go_away() {
         &["status"][..],
         &["status", "--json"],
         &["actors"],
-        &["get", "cs_1"],
+        &["verdict", "cs_1"],
         &["log"],
         &["log", "-f", "--after", "0"],
         &["calibrate", &corpus],
@@ -583,7 +583,7 @@ async fn a_verdict_is_made_lost_made_again_and_the_difference_is_told() {
     let shown = printed(&world.ctl(&[&["submit", "cs_1"], &bought[..]].concat()), 0);
     assert!(shown.contains("cs_1 is delivered"), "{shown}");
     printed(&world.ctl(&["purge", "cs_1"]), 0);
-    let shown = printed(&world.ctl(&["get", "cs_1"]), 0);
+    let shown = printed(&world.ctl(&["verdict", "cs_1"]), 0);
     assert!(shown.contains("this verdict was made again") && shown.contains("\nNOTE: "), "{shown}");
     assert!(shown.contains("GREEN; divergence: significant"), "{shown}");
 
@@ -594,7 +594,7 @@ async fn a_verdict_is_made_lost_made_again_and_the_difference_is_told() {
     assert_eq!(json_of(&world.ctl(&known), 0)["original_verdict"], "RED");
     let wrong = [&register[..], &["--original-verdict", "purple"]].concat();
     assert!(complaint(&world.ctl(&wrong), 1).contains("GREEN, AMBER, RED, NULL"));
-    printed(&world.ctl(&["get", "cs_2"]), 0);
+    printed(&world.ctl(&["verdict", "cs_2"]), 0);
 
     let shown = printed(&world.ctl(&["divergence"]), 0);
     let row = |name: &str| {

@@ -74,7 +74,7 @@ fn origins(evaluation: &Value) -> impl Iterator<Item = &Value> {
 async fn too_old(control: &mut Client) {
     let policy = json!({"oracle_id": SOURCE, "axis_freshness": {}, "default_max_age_seconds": 60,
         "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
-    let set = put(control, &format!("/v1/sources/{SOURCE}/freshness"), &policy).await;
+    let set = put(control, &format!("/v1/documents/freshness_policy/{SOURCE}"), &policy).await;
     assert_eq!(set.status, 200, "{}", document(&set));
 }
 
@@ -480,7 +480,8 @@ async fn command_line_shows_fact_source_and_record_of_each_claim() {
     assert!(told.contains("text.txt") && told.contains("it is no JSON"), "{told}");
     assert!(refusal(&["rules", "check", &text]).contains("--facts <FILE>"));
 
-    let shown = String::from_utf8(world.ctl(&["ontology", "show", "population"]).stdout).expect("it is text");
+    let shown =
+        String::from_utf8(world.ctl(&["describe", "ontology", "population"]).stdout).expect("it is text");
     assert!(shown.contains("The population of {area_name} in {year} was {population:grouped}\n"), "{shown}");
 
     let verdict = file("verdict.json", &saying(FALSE_TEXT));

@@ -297,7 +297,7 @@ async fn low_disk_space_refuses_new_work_and_serves_reads() {
     assert_eq!(get(routes, "/v1/verdicts/before").await.status, 200);
     assert_eq!(get(routes, "/v1/verdicts/after").await.status, 404);
     assert_eq!(post(routes, "/v1/crosscheck", &check_of("check")).await.status, 200);
-    assert_eq!(get(control, "/v1/sources").await.status, 200);
+    assert_eq!(get(control, "/v1/documents/source").await.status, 200);
     let begun = ground::ingest(control, "before", "1", "2020-01-01T00:00:00Z", Vec::new()).await;
     assert_unavailable(&begun);
     let ready = get(routes, "/readyz").await;

@@ -11,7 +11,9 @@ use std::fmt::Write as _;
 use std::fs;
 
 const SOURCE: &str = "/v1/sources/world-bank-population";
-const PIPELINE: &str = "/v1/pipelines/world-bank-population";
+const REGISTRATION: &str = "/v1/documents/source/world-bank-population";
+const POLICY: &str = "/v1/documents/freshness_policy/world-bank-population";
+const PIPELINE: &str = "/v1/documents/pipeline/world-bank-population";
 const HEADER: &str = "Country Name,Country Code,Year,Value\n";
 /// Enough to be looked at while they are read.
 const MANY: usize = 60_000;
@@ -19,12 +21,12 @@ const MANY: usize = 60_000;
 /// Registers what a payload of the World Bank needs.
 async fn register(control: &mut Client) {
     for (path, document) in [
-        ("/v1/ontologies/population/1", example("ontologies/population.json")),
-        (SOURCE, example("sources/world-bank-population.json")),
+        ("/v1/documents/ontology/population@1", example("ontologies/population.json")),
+        (REGISTRATION, example("sources/world-bank-population.json")),
         (PIPELINE, open_pipeline("world-bank-population")),
     ] {
         let answer = put(control, path, &document).await;
-        assert_eq!((answer.status.as_u16(), at(&answer, "/unchanged")), (200, json!(false)), "{path}");
+        assert_eq!((answer.status.as_u16(), at(&answer, "/change")), (200, json!("created")), "{path}");
     }
 }
 
@@ -63,8 +65,8 @@ async fn a_source_is_registered_ingested_approved_and_looked_at() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let again = put(control, SOURCE, &example("sources/world-bank-population.json")).await;
-    assert_eq!(at(&again, "/unchanged"), true);
+    let again = put(control, REGISTRATION, &example("sources/world-bank-population.json")).await;
+    assert_eq!(at(&again, "/change"), "unchanged");
 
     let rows =
         "Aruba,ABW,2020,106585\nAruba,ABW,2021,no number\nNowhere,nowhere,2020,1\nAruba,ABW,2022,107000\n";
@@ -113,17 +115,14 @@ async fn a_source_is_registered_ingested_approved_and_looked_at() {
     assert_eq!(listed["items"][0]["run"]["run_id"], run_id.as_str());
     let short = document(&get(control, &format!("/v1/runs/{}", &run_id[..8])).await);
     assert_eq!(short["run"], run);
-    assert_eq!(
-        at(&get(control, "/v1/ontologies").await, "/0"),
-        json!({"ontology_id": "population", "version": "1", "axes": 4})
-    );
-    assert_eq!(at(&get(control, "/v1/sources").await, "/0/version_history"), json!([]));
-    assert_eq!(at(&get(control, "/v1/pipelines").await, "/0/pipeline_id"), "world-bank-population");
+    assert_eq!(at(&get(control, "/v1/documents/ontology").await, "/items/0/document_id"), "population@1");
+    let sources = get(control, "/v1/documents/source").await;
+    assert_eq!(at(&sources, "/items/0/status"), "deprecated, version 2023");
     let pipeline = document(&get(control, PIPELINE).await);
-    assert_eq!(pipeline["registered"]["pipeline_sha256"], run["pipeline_sha256"]);
-    assert_eq!(pipeline["definition"]["pipeline"]["oracle_id"], "world-bank-population");
+    assert_eq!(pipeline["sha256"], run["pipeline_sha256"]);
+    assert_eq!(pipeline["document"]["pipeline"]["oracle_id"], "world-bank-population");
 
-    let kinds = [("ontology_registered", 1), ("source_changed", 3), ("pipeline_registered", 1)];
+    let kinds = [("document_registered", 3), ("source_changed", 2)];
     for (kind, count) in kinds.into_iter().chain([("ingestion_started", 1), ("ingestion_ended", 1)]) {
         assert_eq!(log(control, &format!("event={kind}")).await.len(), count, "{kind}");
     }
@@ -136,7 +135,7 @@ async fn what_is_not_there_and_what_cannot_change_is_said() {
     let control = &mut daemon.control().await;
     let source = example("sources/world-bank-population.json");
     let pipeline = open_pipeline("world-bank-population");
-    problem(&put(control, SOURCE, &source).await, 404, "ontology_unknown");
+    problem(&put(control, REGISTRATION, &source).await, 404, "ontology_unknown");
     problem(&put(control, PIPELINE, &pipeline).await, 404, "source_unknown");
     problem(&ingest(control, "2023", HEADER).await, 404, "pipeline_unknown");
     problem(
@@ -150,20 +149,25 @@ async fn what_is_not_there_and_what_cannot_change_is_said() {
         "source_unknown",
     );
     for (path, code) in [
-        ("/v1/ontologies/population/1", "ontology_unknown"),
+        ("/v1/documents/ontology/population@1", "document_unknown"),
         (SOURCE, "source_unknown"),
         ("/v1/sources/world-bank-population/freshness", "source_unknown"),
         ("/v1/runs?oracle_id=world-bank-population", "source_unknown"),
-        (PIPELINE, "pipeline_unknown"),
+        (PIPELINE, "document_unknown"),
         ("/v1/runs/0123456789", "run_unknown"),
         ("/v1/runs/0123456789/rejects", "run_unknown"),
     ] {
         problem(&get(control, path).await, 404, code);
     }
     problem(&post(control, "/v1/runs/0123456789/cancel", &json!({})).await, 404, "run_unknown");
-    for path in
-        ["/v1/runs/0123456", "/v1/runs/0123456G", "/v1/runs?limit=0", "/v1/runs?oracle=x", "/v1/sources/X"]
-    {
+    for path in [
+        "/v1/runs/0123456",
+        "/v1/runs/0123456G",
+        "/v1/runs?limit=0",
+        "/v1/runs?oracle=x",
+        "/v1/sources/X",
+        "/v1/documents/x",
+    ] {
         problem(&get(control, path).await, 400, "invalid_request");
     }
 
@@ -174,18 +178,23 @@ async fn what_is_not_there_and_what_cannot_change_is_said() {
     register(control).await;
     let mut ontology = example("ontologies/population.json");
     ontology["axes"][0]["description"] = json!("another");
-    problem(&put(control, "/v1/ontologies/population/1", &ontology).await, 409, "document_fixed");
+    problem(&put(control, "/v1/documents/ontology/population@1", &ontology).await, 409, "document_fixed");
     let mut other = source.clone();
     other["oracle_id"] = json!("other");
-    assert_eq!(put(control, "/v1/sources/other", &other).await.status, 200);
+    assert_eq!(put(control, "/v1/documents/source/other", &other).await.status, 200);
     let mut moved = pipeline.clone();
     moved["pipeline"]["oracle_id"] = json!("other");
     problem(&put(control, PIPELINE, &moved).await, 409, "document_fixed");
     let not_yet = post(control, &format!("{SOURCE}/review"), &json!({"deprecate": "2999-01-01"})).await;
     problem(&not_yet, 409, "review_refused");
     for question in ["", "?version=1", "?version=1&released_at=soon", "?version=%20&released_at=2020-01-01"] {
-        let answer =
-            control.call(Method::POST, &format!("{PIPELINE}/runs{question}"), Some(HEADER.into())).await;
+        let answer = control
+            .call(
+                Method::POST,
+                &format!("/v1/pipelines/world-bank-population/runs{question}"),
+                Some(HEADER.into()),
+            )
+            .await;
         problem(&answer.expect("it answers"), 400, "invalid_request");
     }
     assert_eq!(archived(&world), 0, "what is refused leaves nothing");
@@ -207,12 +216,20 @@ async fn documents_are_read_strictly_and_what_is_wrong_is_told_with_its_place() 
     named["oracle_id"] = json!("other");
     let ontology = example("ontologies/population.json").to_string();
     for (path, document, told) in [
-        ("/v1/ontologies/population/2", ontology, "`version` is 1, and the path says 2"),
-        (SOURCE, source.to_string(), "unknown field `tier`"),
+        (
+            "/v1/documents/ontology/population@2",
+            ontology,
+            "the document's id is population@1, and the path has population@2",
+        ),
+        (REGISTRATION, source.to_string(), "unknown field `tier`"),
         (PIPELINE, pipeline.to_string(), "normalization.axis_mappings[2].requierd: unknown field"),
         (PIPELINE, axis.to_string(), "`people`"),
-        (SOURCE, named.to_string(), "`oracle_id` is other, and the path says world-bank-population"),
-        (SOURCE, "[]".into(), "a document is an object"),
+        (
+            REGISTRATION,
+            named.to_string(),
+            "the document's id is other, and the path has world-bank-population",
+        ),
+        (REGISTRATION, "[]".into(), "a document is an object"),
         (
             PIPELINE,
             r#"{"tables": {"a": {}, "a": {}}}"#.into(),
@@ -225,15 +242,13 @@ async fn documents_are_read_strictly_and_what_is_wrong_is_told_with_its_place() 
     }
     let policy = json!({"oracle_id": "world-bank-population", "axis_freshness": {}, "default_max_age_seconds": 0,
         "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
-    let path = format!("{SOURCE}/freshness");
-    problem(&put(control, &path, &policy).await, 400, "invalid_document");
-    let answer = control.call(Method::PUT, SOURCE, Some("{".into())).await.expect("it answers");
+    problem(&put(control, POLICY, &policy).await, 400, "invalid_document");
+    let answer = control.call(Method::PUT, REGISTRATION, Some("{".into())).await.expect("it answers");
     problem(&answer, 400, "invalid_json");
     let long = format!("{{\"oracle_name\": \"{}\"}}", "x".repeat(4 * 1024 * 1024));
-    let answer = control.call(Method::PUT, SOURCE, Some(long.into())).await.expect("it answers");
+    let answer = control.call(Method::PUT, REGISTRATION, Some(long.into())).await.expect("it answers");
     problem(&answer, 413, "body_too_large");
-    assert_eq!(log(control, "event=source_changed").await.len(), 1);
-    assert_eq!(log(control, "event=pipeline_registered").await.len(), 1);
+    assert_eq!(log(control, "event=document_registered").await.len(), 3);
 }
 
 #[tokio::test]
@@ -253,8 +268,8 @@ async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
     let mut policy = before["policy"].clone();
     policy["default_max_age_seconds"] = json!(3_155_760_000_u64);
     policy["default_stale_behavior"] = json!("fail_closed");
-    assert_eq!(at(&put(control, &path, &policy).await, "/unchanged"), false);
-    assert_eq!(at(&put(control, &path, &policy).await, "/unchanged"), true);
+    assert_eq!(at(&put(control, POLICY, &policy).await, "/change"), "created");
+    assert_eq!(at(&put(control, POLICY, &policy).await, "/change"), "unchanged");
     let fresh = document(&get(control, &path).await);
     assert_eq!((&fresh["is_default"], &fresh["policy"]), (&json!(false), &policy));
     assert_eq!((&fresh["current_version"], &fresh["now"]["answer"]), (&json!("2025"), &json!("serve")));
@@ -373,7 +388,7 @@ async fn a_run_ends_whatever_becomes_of_its_source_meanwhile() {
     let mut source = example("sources/world-bank-population.json");
     let provided = source["axes_provided"].as_array_mut().expect("a list");
     provided.retain(|axis| axis != "area_name");
-    assert_eq!(put(control, SOURCE, &source).await.status, 200);
+    assert_eq!(put(control, REGISTRATION, &source).await.status, 200);
     let run = ended(control, &run_id).await;
     assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(MANY)), "{run}");
 }
@@ -441,7 +456,7 @@ async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let path = format!("{PIPELINE}/runs?version=2023&released_at=2023-07-01");
+    let path = format!("/v1/pipelines/world-bank-population/runs?version=2023&released_at=2023-07-01");
     let length = [("content-length", "1000000")];
     let mut wire = Wire::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &length) + &payload(1000)).await.expect("it listens");
@@ -501,7 +516,9 @@ async fn who_waits_to_be_told_so_sends_a_payload_only_where_it_is_wanted() {
     problem(&wire.answer().await.expect("it answers"), 404, "pipeline_unknown");
 
     let mut wire = Wire::connect(&world.control_socket()).await;
-    wire.send(head("POST", &format!("{PIPELINE}/runs?{asked}"), &headers)).await.expect("it listens");
+    wire.send(head("POST", &format!("/v1/pipelines/world-bank-population/runs?{asked}"), &headers))
+        .await
+        .expect("it listens");
     assert_eq!(wire.answer().await.expect("it answers").status, 100);
     wire.send(text).await.expect("it listens");
     assert!(!begun(&wire.answer().await.expect("it answers")).is_empty());
@@ -514,7 +531,7 @@ async fn an_upload_may_take_longer_than_other_requests() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let path = format!("{PIPELINE}/runs?version=2023&released_at=2023-07-01");
+    let path = format!("/v1/pipelines/world-bank-population/runs?version=2023&released_at=2023-07-01");
     let text = payload(2);
     let length = text.len().to_string();
     let mut wire = Wire::connect(&world.control_socket()).await;
@@ -549,41 +566,95 @@ fn file(world: &World, name: &str, content: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_command_line_registers_and_shows_documents() {
+async fn oraclectl_get_and_describe_show_registered_documents() {
     let world = World::default();
     let _daemon = world.serve().await;
-    let unknown = printed(&world, &["source", "show", "world-bank-population"], 1);
+    let unknown = printed(&world, &["describe", "source", "world-bank-population"], 1);
     assert!(unknown.contains("(source_unknown)"), "{unknown}");
-    for (verb, document) in [
-        ("ontology", "ontologies/population.json"),
-        ("source", "sources/world-bank-population.json"),
-        ("pipeline", "pipelines/world-bank-population.json"),
+    assert!(printed(&world, &["get", "workflow"], 0).contains("oraclectl apply -f"));
+    let folder = |name: &str| format!("{}/../examples/ground-truth/{name}", env!("CARGO_MANIFEST_DIR"));
+    let folders = ["ontologies", "sources", "pipelines"].map(folder);
+    let [ontologies, sources, pipelines] = folders.each_ref().map(String::as_str);
+    printed(&world, &["apply", "-f", pipelines, "-f", sources, "-f", ontologies], 0);
+    for (kind, id) in [
+        ("ontology", "population@1"),
+        ("source", "world-bank-population"),
+        ("pipeline", "world-bank-population"),
     ] {
-        let document = format!("{}/../examples/ground-truth/{document}", env!("CARGO_MANIFEST_DIR"));
-        assert!(printed(&world, &[verb, "register", &document], 0).contains("is registered"));
-        assert!(printed(&world, &[verb, "register", &document], 0).contains("was registered so already"));
-        let listed = printed(&world, &[verb, "list", "--json"], 0);
-        assert_eq!(serde_json::from_str::<Value>(&listed).unwrap().as_array().unwrap().len(), 1, "{listed}");
-        assert!(printed(&world, &[verb, "list"], 0).contains("population"));
+        let listed: Value = serde_json::from_str(&printed(&world, &["get", kind, "--json"], 0)).unwrap();
+        assert!(listed.as_array().unwrap().iter().any(|item| item["document_id"] == id), "{listed}");
+        assert!(printed(&world, &["get", kind], 0).contains(id));
+        // what `get` prints is what `apply` reads
+        for options in [&["get", kind, id][..], &["get", kind, id, "--json"]] {
+            let document = file(&world, "document.yaml", &printed(&world, options, 0));
+            let applied = printed(&world, &["apply", "-f", &document], 0);
+            assert_eq!(applied, format!("{kind} {id} is unchanged\n"));
+        }
     }
-    assert!(printed(&world, &["ontology", "show", "population"], 0).contains("{person}"));
-    assert!(printed(&world, &["ontology", "show", "population@3"], 1).contains("(ontology_unknown)"));
-    assert!(printed(&world, &["ontology", "show", "nutrition"], 1).contains("no ontology nutrition"));
+    assert!(printed(&world, &["describe", "ontology", "population"], 0).contains("{person}"));
+    assert!(printed(&world, &["get", "ontology", "population@3"], 1).contains("(document_unknown)"));
+    assert!(printed(&world, &["get", "ontology", "nowhere"], 1).contains("(document_unknown)"));
     let mut second = example("ontologies/population.json");
     second["version"] = json!("2");
     let second = file(&world, "second.json", &second.to_string());
-    assert!(printed(&world, &["ontology", "register", &second], 0).contains("population@2 is registered"));
-    let several = printed(&world, &["ontology", "show", "population"], 1);
+    assert!(printed(&world, &["apply", "-f", &second], 0).contains("ontology population@2 is created"));
+    let several = printed(&world, &["describe", "ontology", "population"], 1);
     assert!(several.contains("population@1, population@2"), "{several}");
-    assert!(printed(&world, &["pipeline", "show", "world-bank-population"], 0).contains("axis_mappings"));
-    let no_json = file(&world, "no.json", "{\n\"a\": }");
-    assert!(
-        printed(&world, &["source", "register", &no_json], 5).contains("line 2, column 6: expected value")
+    assert!(printed(&world, &["describe", "pipeline", "world-bank-population"], 0).contains("axis_mappings"));
+}
+
+#[tokio::test]
+async fn oraclectl_apply_registers_all_documents_or_none() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let mut source = example("sources/world-bank-population.json");
+    let ontology = example("ontologies/population.json");
+    // the source stands before the ontology that it names
+    let sound = file(&world, "all.yaml", &format!("{source}\n---\n{ontology}\n"));
+    let dry = printed(&world, &["apply", "-f", &sound, "--dry-run"], 0);
+    assert_eq!(
+        dry,
+        "source world-bank-population would be created\nontology population@1 would be created\n"
     );
-    let other = file(&world, "other.json", "{\"a\": 1}");
+    assert_eq!(log(control, "event=document_registered").await.len(), 0);
+
+    // a fault of shape, one of meaning, and a sound document
+    let mut pipeline = open_pipeline("world-bank-population");
+    pipeline["normalization"]["axis_mappings"][3]["target_axis"] = json!("people");
+    let faulty = file(&world, "faulty.yaml", &format!("{pipeline}\n---\noracle_name: x\noracle_id: 1 2\n"));
+    let told = printed(&world, &["apply", "-f", &sound, "-f", &faulty], 5);
+    let places = ["faulty.yaml:1: pipeline world-bank-population: ", "faulty.yaml:4:12: "];
     assert!(
-        printed(&world, &["source", "register", &other], 5)
-            .contains("other.json is not a source: `oracle_id` is missing")
+        places.iter().all(|place| told.contains(place)) && told.contains("2 faults; nothing was registered"),
+        "{told}"
+    );
+    assert_eq!(log(control, "event=document_registered").await.len(), 0);
+    let report = world.ctl(&["apply", "-f", &sound, "-f", &faulty, "--json"]);
+    let report: Value = serde_json::from_slice(&report.stdout).expect("it is JSON");
+    assert_eq!(
+        (&report["applied"], report["faults"].as_array().map(Vec::len)),
+        (&json!(false), Some(2)),
+        "{report}"
+    );
+
+    let applied = printed(&world, &["apply", "-f", &sound], 0);
+    assert_eq!(applied, "source world-bank-population is created\nontology population@1 is created\n");
+    assert!(printed(&world, &["apply", "-f", &sound], 0).contains("population@1 is unchanged"));
+    assert_eq!(log(control, "event=document_registered").await.len(), 2, "nothing has changed since");
+
+    source["data_license"] = json!("other terms");
+    let changed = file(&world, "changed.json", &source.to_string());
+    let diff = printed(&world, &["apply", "-f", &changed, "--dry-run"], 0);
+    assert!(diff.contains("+data_license: other terms\n") && diff.contains("\n-data_license: "), "{diff}");
+    printed(&world, &["apply", "-f", &changed], 0);
+    let entries = log(control, "event=document_registered").await;
+    let [.., entry] = entries.as_slice() else { panic!("there are entries") };
+    assert_eq!((&entry["kind"], &entry["document_id"]), (&json!("source"), &json!("world-bank-population")));
+    assert_eq!(entry["after"]["data_license"], "other terms");
+    assert_eq!(
+        entry["before"]["data_license"],
+        example("sources/world-bank-population.json")["data_license"]
     );
 }
 
@@ -676,13 +747,13 @@ async fn the_command_line_asks_for_all_pages_or_says_that_there_are_more() {
         let lists: [&[&str]; 4] = [
             &["query", "world-bank-population", "-n", "2"],
             &["ingest", "list"],
-            &["source", "list"],
-            &["ontology", "show", "population"],
+            &["get", "source"],
+            &["describe", "ontology", "population"],
         ];
         for list in lists {
             let shown = world.ctl_command(list).env("COLUMNS", columns).output().expect("it starts");
             let shown = String::from_utf8(shown.stdout).expect("it is text");
-            let rows = shown.lines().take_while(|line| !line.starts_with("world-bank-population, primary"));
+            let rows = shown.lines().filter(|line| !line.starts_with("sha256"));
             let widest = rows.map(|line| line.chars().count()).max();
             assert!(widest <= columns.parse().ok(), "{columns}: {shown}");
         }
@@ -700,25 +771,13 @@ async fn an_ontology_is_shown_with_all_that_its_axes_say() {
          "state_sensitive": true, "max_ttl_seconds": 86_400, "description": "How much"},
     ]});
     let document = file(&world, "clinic.json", &ontology.to_string());
-    assert!(printed(&world, &["ontology", "register", &document], 0).contains("is registered"));
-    let shown = printed(&world, &["ontology", "show", "clinic"], 0);
+    assert!(printed(&world, &["apply", "-f", &document], 0).contains("is created"));
+    let shown = printed(&world, &["describe", "ontology", "clinic"], 0);
     for told in [
         "self-reported, open | closed",
         "the same up to 2 digits behind the point, the lower is careful, state sensitive, at most 24 hours old",
     ] {
         assert!(shown.contains(told), "{shown}");
-    }
-    for (version, told) in
-        [(json!(1), "`version` is a text, in quotes, and 1 stands there"), (Value::Null, "null stands")]
-    {
-        let mut wrong = ontology.clone();
-        wrong["version"] = version;
-        let document = file(&world, "wrong.json", &wrong.to_string());
-        let complaint = printed(&world, &["ontology", "register", &document], 5);
-        assert!(
-            complaint.contains("wrong.json is not an ontology: ") && complaint.contains(told),
-            "{complaint}"
-        );
     }
 }
 
@@ -733,20 +792,20 @@ async fn the_command_line_reviews_a_source_and_tells_how_fresh_it_is() {
     let deprecate = ["source", "deprecate", "world-bank-population", "--on", "2999-01-01"];
     assert!(printed(&world, &deprecate, 0).contains("until 2999-01-01T00:00:00Z"));
     assert!(
-        printed(&world, &["source", "show", "world-bank-population"], 0).contains("2023-07-01T00:00:00Z")
+        printed(&world, &["describe", "source", "world-bank-population"], 0).contains("2023-07-01T00:00:00Z")
     );
     let tomorrow = ["source", "deprecate", "world-bank-population", "--on", "tomorrow"];
     assert!(printed(&world, &tomorrow, 2).contains("2026-11-20"));
     let invalidate = ["source", "invalidate", "world-bank-population", "--reason", "revised"];
     assert!(printed(&world, &invalidate, 0).contains("counts as stale"));
-    assert!(printed(&world, &["freshness", "world-bank-population"], 0).contains("stale"));
+    assert!(printed(&world, &["describe", "freshness_policy", "world-bank-population"], 0).contains("stale"));
     let confirm = ["source", "confirm", "world-bank-population", "--reason", "it was not"];
     assert!(printed(&world, &confirm, 0).contains("is as fresh as its release again"));
-    let standing = printed(&world, &["freshness", "world-bank-population", "--json"], 0);
+    let standing = printed(&world, &["describe", "freshness_policy", "world-bank-population", "--json"], 0);
     let policy = serde_json::from_str::<Value>(&standing).unwrap()["policy"].to_string();
     let policy = file(&world, "policy.json", &policy);
-    let set = printed(&world, &["freshness", "set", &policy], 0);
-    assert!(set.contains("is registered"), "{set}");
+    let set = printed(&world, &["apply", "-f", &policy], 0);
+    assert_eq!(set, "freshness_policy world-bank-population is created\n");
 }
 
 #[tokio::test]

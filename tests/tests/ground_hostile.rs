@@ -225,8 +225,10 @@ async fn document_nested_too_deep_around_its_records_fails_with_its_position() {
         let answer = post(control, "/v1/sources/iso-4217/review", &json!({})).await;
         problem(&answer, 400, "invalid_document");
         let body = Bytes::from(format!("{{\"before\": {open}{close}}}"));
-        let answer =
-            control.call(hyper::Method::PUT, "/v1/sources/iso-4217", Some(body)).await.expect("it answers");
+        let answer = control
+            .call(hyper::Method::PUT, "/v1/documents/source/iso-4217", Some(body))
+            .await
+            .expect("it answers");
         assert!((400..500).contains(&answer.status.as_u16()), "{answer:?}");
     }
     stops_clean(&world, daemon);
@@ -253,7 +255,7 @@ async fn a_schema_that_refers_elsewhere_is_refused_and_nothing_is_fetched() {
         let (_, _, mut definition) = things("things");
         definition["schemas"] = json!({"mine": schema});
         definition["pipeline"]["validation"]["schema_id"] = json!("mine");
-        let answer = put(control, "/v1/pipelines/things", &definition).await;
+        let answer = put(control, "/v1/documents/pipeline/things", &definition).await;
         let told = problem(&answer, 400, "invalid_document")["detail"].to_string();
         assert!(told.contains("schema"), "{schema}: {told}");
     }
@@ -287,7 +289,7 @@ async fn patterns_that_would_take_for_ever_are_refused_or_matched_at_once() {
         ["((a{1000}){1000}){1000}", "(\\w{500}){500}", &"(".repeat(900), "(?=a)b", "(a)\\1", "[", "a{,"]
     {
         for place in ["schema", "check"] {
-            let answer = put(control, "/v1/pipelines/things", &with(place, bomb)).await;
+            let answer = put(control, "/v1/documents/pipeline/things", &with(place, bomb)).await;
             if bomb != "a{," {
                 problem(&answer, 400, "invalid_document");
             }
@@ -300,12 +302,12 @@ async fn patterns_that_would_take_for_ever_are_refused_or_matched_at_once() {
     let payload = format!("{{\"number\": 1, \"name\": \"{name}!\"}}\n{{\"number\": 2, \"name\": \"b\"}}\n");
     for (number, place) in ["schema", "check"].into_iter().enumerate() {
         let slow = if place == "schema" { "^((a+)+)+$|^b$" } else { "((a+)+)+|b" };
-        assert_eq!(put(control, "/v1/pipelines/things", &with(place, slow)).await.status, 200);
+        assert_eq!(put(control, "/v1/documents/pipeline/things", &with(place, slow)).await.status, 200);
         let run = run(control, "things", &format!("v{number}"), payload.clone()).await;
         assert_eq!((&run["counts"]["records"], &run["counts"]["rejected"]), (&json!(1), &json!(1)), "{run}");
     }
     let (_, _, plain) = things("things");
-    assert_eq!(put(control, "/v1/pipelines/things", &plain).await.status, 200);
+    assert_eq!(put(control, "/v1/documents/pipeline/things", &plain).await.status, 200);
     let run = run(control, "things", "plain", payload).await;
     assert_eq!(run["counts"]["records"], 2, "{run}");
     let answer = post(routes, "/v1/query", &asked("^((a+)+)+$")).await;
@@ -519,7 +521,7 @@ async fn a_payload_that_was_pulled_in_vain_leaves_nothing() {
     let mut policy = at(&get(control, "/v1/sources/pulled/freshness").await, "/policy");
     policy["default_max_age_seconds"] = json!(1);
     policy["default_stale_behavior"] = json!("block_until_fresh");
-    let set = put(control, "/v1/sources/pulled/freshness", &policy).await;
+    let set = put(control, "/v1/documents/freshness_policy/pulled", &policy).await;
     assert_eq!(set.status, 200, "{}", document(&set));
     let query = json!({"oracle_id": "pulled", "request": {"axes_requested": ["size"]}});
     let first = post(routes, "/v1/query", &query).await;
@@ -548,9 +550,9 @@ async fn requests_in_any_order_do_not_block_the_right_one() {
         rng.shuffle(&mut steps);
         for step in steps {
             let answer = match step {
-                0 => put(control, "/v1/ontologies/things/1", &ontology).await,
-                1 => put(control, "/v1/sources/things", &source).await,
-                2 => put(control, "/v1/pipelines/things", &definition).await,
+                0 => put(control, "/v1/documents/ontology/things@1", &ontology).await,
+                1 => put(control, "/v1/documents/source/things", &source).await,
+                2 => put(control, "/v1/documents/pipeline/things", &definition).await,
                 3 => {
                     let payload = format!("{{\"number\": {round}}}\n");
                     ingest(control, "things", &format!("v{round}"), "2020-01-01", payload).await

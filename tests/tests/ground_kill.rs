@@ -456,7 +456,7 @@ async fn daemon_finds_a_damaged_payload_by_itself() {
     assert!(world.service_log().contains("the check of the source found faults"), "{}", world.service_log());
     others_go_on(&world, routes, control, 1).await;
     assert_eq!(get(routes, "/readyz").await.status, 200);
-    assert!(printed(&world, &["source", "show", SOURCE], 0).contains(": 1 fault;"));
+    assert!(printed(&world, &["describe", "source", SOURCE], 0).contains(": 1 fault;"));
     let checked_at = |shown: &Value| shown["last_check"]["checked_at"].clone();
     let shown = document(&get(control, &format!("/v1/sources/{SOURCE}")).await);
     assert!(daemon.stop().success());

@@ -152,7 +152,7 @@ async fn tls_pull_requires_the_right_server_and_client_certificates() {
     for endpoint in [other.serve(None).await, "https://example.org/things".into()] {
         definition["pipeline"]["retrieval"] =
             json!({"method": "api_pull", "endpoint": endpoint, "format": "ndjson", "authentication": "mtls"});
-        let refused = put(control, "/v1/pipelines/member", &definition).await;
+        let refused = put(control, "/v1/documents/pipeline/member", &definition).await;
         let told = problem(&refused, 400, "invalid_document").to_string();
         assert!(told.contains("the credential of pipeline `member` is for https://127.0.0.1:"), "{told}");
     }

@@ -27,9 +27,9 @@ async fn two_releases(control: &mut Client) {
 /// Registers a source with two releases and does not approve it. Returns the ids of the runs.
 async fn pending_releases(control: &mut Client) -> Vec<String> {
     for (path, body) in [
-        ("/v1/ontologies/population/1".to_owned(), example("ontologies/population.json")),
-        (format!("/v1/sources/{SOURCE}"), example(&format!("sources/{SOURCE}.json"))),
-        (format!("/v1/pipelines/{SOURCE}"), oracled_tests::ground::open_pipeline(SOURCE)),
+        ("/v1/documents/ontology/population@1".to_owned(), example("ontologies/population.json")),
+        (format!("/v1/documents/source/{SOURCE}"), example(&format!("sources/{SOURCE}.json"))),
+        (format!("/v1/documents/pipeline/{SOURCE}"), oracled_tests::ground::open_pipeline(SOURCE)),
     ] {
         let body = Bytes::from(body.to_string());
         let answer = control.call(Method::PUT, &path, Some(body)).await.expect("it answers");
@@ -219,7 +219,7 @@ async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
             {"trigger_type": "upstream_signal", "config": {"webhook": "/api/bank/invalidate"}},
         ],
     });
-    let path = format!("/v1/sources/{SOURCE}/freshness");
+    let path = format!("/v1/documents/freshness_policy/{SOURCE}");
     let set =
         control.call(Method::PUT, &path, Some(Bytes::from(policy.to_string()))).await.expect("it answers");
     assert_eq!(set.status, 200, "{}", document(&set));
@@ -254,7 +254,7 @@ async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
             ],
         })
     };
-    let path = format!("/v1/sources/{SOURCE}/freshness");
+    let path = format!("/v1/documents/freshness_policy/{SOURCE}");
     let mut set = async |secret_file: &str| {
         let body = Bytes::from(policy(secret_file).to_string());
         control.call(Method::PUT, &path, Some(body)).await.expect("it answers")
@@ -306,8 +306,10 @@ async fn an_export_is_every_version_and_pruning_leaves_provenance() {
     let mut shorter = oracled_tests::ground::open_pipeline(SOURCE);
     shorter["pipeline"]["storage"]["retention_days"] = json!(30);
     let body = Bytes::from(shorter.to_string());
-    let put =
-        control.call(Method::PUT, &format!("/v1/pipelines/{SOURCE}"), Some(body)).await.expect("it answers");
+    let put = control
+        .call(Method::PUT, &format!("/v1/documents/pipeline/{SOURCE}"), Some(body))
+        .await
+        .expect("it answers");
     assert_eq!(put.status, 200, "{}", document(&put));
     let pruned = document(&post(control, &prune, &json!({"before": "2025-01-01"})).await);
     assert_eq!(pruned["versions"], 2, "{pruned}");
@@ -359,7 +361,7 @@ async fn a_damaged_source_keeps_no_signal_from_the_others() {
         })
     };
     for source in [SOURCE, "iso-4217"] {
-        let path = format!("/v1/sources/{source}/freshness");
+        let path = format!("/v1/documents/freshness_policy/{source}");
         let set = oracled_tests::ground::put(control, &path, &policy(source)).await;
         assert_eq!(set.status, 200, "{}", document(&set));
     }

@@ -237,7 +237,7 @@ async fn honest_beside_hostile(time: Duration) -> (Duration, Duration) {
         "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
         "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
                               "on_timeout_behavior": "FAIL_CLOSED"}});
-    let registered = oracled_tests::ground::put(control, "/v1/workflows/claims", &workflow).await;
+    let registered = oracled_tests::ground::put(control, "/v1/documents/workflow/claims", &workflow).await;
     assert_eq!(registered.status, 200, "{}", document(&registered));
     let mut routes = daemon.routes().await;
     let quiet = honest(&mut routes, "quiet", time / 5).await;

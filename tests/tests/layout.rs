@@ -9,7 +9,10 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 /// The top folders of each crate. Each imports only from those before it; those of one group are independent.
 const ORDER: [(&str, &[&[&str]]); 6] = [
-    ("domain", &[&["base"], &["ground"], &["verification"], &["rules"], &["verdict"], &["audit"]]),
+    (
+        "domain",
+        &[&["base"], &["ground"], &["verification"], &["rules"], &["verdict"], &["documents"], &["audit"]],
+    ),
     ("store", &[&["base"], &["audit"], &["ground", "verdict", "verification"], &["journal"]]),
     (
         "actors",
@@ -35,7 +38,10 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["cli"],
         ],
     ),
-    ("api", &[&["base"], &["audit"], &["ground"], &["verification"], &["rules"], &["verdict"]]),
+    (
+        "api",
+        &[&["base"], &["documents"], &["audit"], &["ground"], &["verification"], &["rules"], &["verdict"]],
+    ),
     ("ctl", &[&["base"], &["platform"], &["audit"], &["ground", "rules", "verification"], &["verdict"]]),
 ];
 

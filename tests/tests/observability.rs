@@ -119,7 +119,7 @@ async fn have_it_verified(daemon: &Daemon<'_>) {
         ground::ended(control, &run).await;
     }
     let workflow = ground::workflow("census", &["office-a", "office-b"], &json!({}));
-    assert_eq!(ground::put(control, "/v1/workflows/census", &workflow).await.status, 200);
+    assert_eq!(ground::put(control, "/v1/documents/workflow/census", &workflow).await.status, 200);
     let mut review_id = String::new();
     for year in [1961, 1960] {
         let thing = json!({"area": "ABW", "year": year});

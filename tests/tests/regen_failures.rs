@@ -161,7 +161,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         },
     );
     let record =
-        Record { events: vec![registered], writes: vec![Write::PutSession(session)], ..Record::default() };
+        Record { events: vec![registered], writes: vec![Write::PutSession(session.into())], ..Record::default() };
     let committed = journal.commit(&[record]).expect("the disk takes it");
     assert!(committed.iter().all(Result::is_ok), "{committed:?}");
 }

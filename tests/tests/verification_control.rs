@@ -5,8 +5,8 @@ use oracled_tests::ground::{approve, example, open_pipeline, put, register};
 use oracled_tests::{World, at, document, get, log, post, problem};
 use serde_json::{Value, json};
 
-const WORKFLOW: &str = "/v1/workflows/census";
-const UN: &str = "/v1/sources/un-wpp-population";
+const WORKFLOW: &str = "/v1/documents/workflow/census";
+const UN: &str = "/v1/documents/source/un-wpp-population";
 
 /// People by country and year, as two offices count them.
 fn census() -> Value {
@@ -25,7 +25,7 @@ fn census() -> Value {
 async fn both(control: &mut Client) {
     register(control, "un-wpp-population").await;
     let source = example("sources/world-bank-population.json");
-    assert_eq!(put(control, "/v1/sources/world-bank-population", &source).await.status, 200);
+    assert_eq!(put(control, "/v1/documents/source/world-bank-population", &source).await.status, 200);
 }
 
 fn with(mut document: Value, place: &str, value: Value) -> Value {
@@ -34,8 +34,8 @@ fn with(mut document: Value, place: &str, value: Value) -> Value {
 }
 
 /// Whether nothing keeps a workflow from deciding but that its sources have not begun to answer.
-fn only_waits(fault: &Value) -> bool {
-    fault.as_str().is_some_and(|fault| fault.starts_with("not all of its sources can be asked yet: "))
+fn only_waits(status: &Value) -> bool {
+    status.as_str().is_some_and(|status| status.starts_with("cannot use all of its sources: "))
 }
 
 #[tokio::test]
@@ -44,35 +44,34 @@ async fn a_workflow_is_registered_looked_at_and_registered_otherwise() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     both(control).await;
-    assert_eq!(document(&get(control, "/v1/workflows").await), json!([]));
+    assert_eq!(at(&get(control, "/v1/documents/workflow").await, "/items"), json!([]));
     let first = put(control, WORKFLOW, &census()).await;
     assert_eq!(
-        (first.status.as_u16(), at(&first, "/unchanged")),
-        (200, json!(false)),
+        (first.status.as_u16(), at(&first, "/change")),
+        (200, json!("created")),
         "{}",
         document(&first)
     );
     let again = put(control, WORKFLOW, &census()).await;
-    assert_eq!(at(&again, "/unchanged"), true);
+    assert_eq!(at(&again, "/change"), "unchanged");
     assert_eq!(at(&again, "/document"), at(&first, "/document"));
-    let threshold = "/document/workflow/conflict_resolution/escalation_delta_threshold";
+    let threshold = "/document/conflict_resolution/escalation_delta_threshold";
     assert_eq!(at(&first, threshold), "1000.5", "numbers are kept exact");
 
     let other = with(census(), "/domain", json!("people"));
-    assert_eq!(at(&put(control, WORKFLOW, &other).await, "/unchanged"), false);
+    assert_eq!(at(&put(control, WORKFLOW, &other).await, "/change"), "changed");
     let shown = document(&get(control, WORKFLOW).await);
-    assert_eq!(
-        (&shown["registered"]["workflow"]["domain"], only_waits(&shown["fault"])),
-        (&json!("people"), true)
-    );
-    assert_eq!(shown["registered"]["registered_by"], nix::unistd::geteuid().as_raw().to_string());
-    assert_eq!(document(&get(control, "/v1/workflows").await), json!([shown]));
+    assert_eq!((&shown["document"]["domain"], only_waits(&shown["status"])), (&json!("people"), true));
+    assert_eq!(shown["registered_by"], nix::unistd::geteuid().as_raw().to_string());
+    let listed = get(control, "/v1/documents/workflow").await;
+    assert_eq!(at(&listed, "/items/0/sha256"), shown["sha256"]);
 
-    let entries = log(control, "event=workflow_registered").await;
-    let digests: Vec<_> = entries.iter().map(|e| [&e["before_sha256"], &e["workflow_sha256"]]).collect();
-    let (was, is) = (at(&first, "/document/workflow_sha256"), shown["registered"]["workflow_sha256"].clone());
+    let mut entries = log(control, "event=document_registered").await;
+    entries.retain(|entry| entry["kind"] == "workflow");
+    let digests: Vec<_> = entries.iter().map(|e| [&e["before_sha256"], &e["sha256"]]).collect();
+    let (was, is) = (entries[0]["sha256"].clone(), shown["sha256"].clone());
     assert_eq!(digests, [[&json!(null), &was], [&was, &is]]);
-    assert_eq!(entries[1]["workflow"], shown["registered"]["workflow"]);
+    assert_eq!((&entries[1]["before"], &entries[1]["after"]), (&at(&first, "/document"), &shown["document"]));
     assert_eq!(entries[1]["peer"]["pid"], std::process::id());
 
     drop(daemon);
@@ -85,8 +84,8 @@ async fn a_workflow_that_cannot_work_is_refused_with_what_is_wrong() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    problem(&get(control, WORKFLOW).await, 404, "workflow_unknown");
-    problem(&get(control, "/v1/workflows/No!").await, 400, "invalid_request");
+    problem(&get(control, WORKFLOW).await, 404, "document_unknown");
+    problem(&get(control, "/v1/documents/workflow/No!").await, 404, "document_unknown");
     let told = problem(&put(control, WORKFLOW, &census()).await, 404, "ontology_unknown");
     assert!(told["detail"].as_str().unwrap().contains("population@1"), "{told}");
     both(control).await;
@@ -101,13 +100,13 @@ async fn a_workflow_that_cannot_work_is_refused_with_what_is_wrong() {
         ("/axes/0", json!("area_name"), "cannot work on `area_name`"),
         ("/authority_latency/authority_latency_budget_ms", json!(1999), "`soft_timeout_ms`, which is 2000"),
         ("/conflict_resolution/default_strategy", json!("coin"), "conflict_resolution.default_strategy: "),
-        ("/workflow_id", json!("censor"), "`workflow_id` is censor, and the path says census"),
+        ("/workflow_id", json!("censor"), "the document's id is censor, and the path has census"),
     ] {
         let refused = put(control, WORKFLOW, &with(census(), place, value)).await;
         let refused = problem(&refused, 400, "invalid_document");
         assert!(refused["detail"].as_str().unwrap().contains(told), "{place}: {refused}");
     }
-    assert_eq!(log(control, "event=workflow_registered").await.len(), 0);
+    assert!(log(control, "event=document_registered").await.iter().all(|entry| entry["kind"] != "workflow"));
 }
 
 #[tokio::test]
@@ -117,7 +116,7 @@ async fn source_is_not_registered_if_that_breaks_a_workflow() {
     let control = &mut daemon.control().await;
     both(control).await;
     let ontology = with(example("ontologies/population.json"), "/ontology_id", json!("people"));
-    assert_eq!(put(control, "/v1/ontologies/people/1", &ontology).await.status, 200);
+    assert_eq!(put(control, "/v1/documents/ontology/people@1", &ontology).await.status, 200);
     assert_eq!(put(control, WORKFLOW, &census()).await.status, 200);
     let source = example("sources/un-wpp-population.json");
     for (place, value, told) in [
@@ -130,14 +129,14 @@ async fn source_is_not_registered_if_that_breaks_a_workflow() {
         assert!(detail.starts_with("workflow census would not work any more: "), "{detail}");
         assert!(detail.contains(told), "{detail}");
     }
-    assert!(only_waits(&document(&get(control, WORKFLOW).await)["fault"]));
+    assert!(only_waits(&document(&get(control, WORKFLOW).await)["status"]));
     // what does not concern it may change, and what it can do without
     let named = with(source.clone(), "/oracle_name", json!("The UN"));
     assert_eq!(put(control, UN, &named).await.status, 200);
     let less = with(source.clone(), "/oracle_tier", json!("unverified"));
     assert_eq!(put(control, UN, &less).await.status, 200, "the other one still tells of its axis");
     let other = with(example("sources/world-bank-population.json"), "/oracle_tier", json!("unverified"));
-    let refused = put(control, "/v1/sources/world-bank-population", &other).await;
+    let refused = put(control, "/v1/documents/source/world-bank-population", &other).await;
     let refused = problem(&refused, 409, "document_fixed");
     assert!(refused["detail"].as_str().unwrap().contains("no oracle of the workflow"), "{refused}");
 }
@@ -151,19 +150,19 @@ async fn another_version_of_the_ontology_stops_a_workflow_until_it_follows() {
     assert_eq!(put(control, WORKFLOW, &census()).await.status, 200);
     let version = |document: Value, place: &str| with(document, place, json!("2"));
     let ontology = version(example("ontologies/population.json"), "/version");
-    assert_eq!(put(control, "/v1/ontologies/population/2", &ontology).await.status, 200);
+    assert_eq!(put(control, "/v1/documents/ontology/population@2", &ontology).await.status, 200);
     for source in ["un-wpp-population", "world-bank-population"] {
         approve(control, source).await;
         let registration = version(example(&format!("sources/{source}.json")), "/ontology/version");
-        let answer = put(control, &format!("/v1/sources/{source}"), &registration).await;
+        let answer = put(control, &format!("/v1/documents/source/{source}"), &registration).await;
         assert_eq!(answer.status, 200, "{}", document(&answer));
         let shown = document(&get(control, WORKFLOW).await);
         let fault = "`oracles`: `un-wpp-population` fills population@2, and not population@1";
-        assert_eq!(shown["fault"], fault);
+        assert_eq!(shown["status"], fault);
     }
     let follows = version(census(), "/ontology/version");
     assert_eq!(put(control, WORKFLOW, &follows).await.status, 200);
-    assert!(only_waits(&document(&get(control, WORKFLOW).await)["fault"]));
+    assert!(only_waits(&document(&get(control, WORKFLOW).await)["status"]));
 }
 
 #[tokio::test]
@@ -174,14 +173,14 @@ async fn no_source_has_the_name_under_which_people_decide() {
     register(control, "un-wpp-population").await;
     for id in ["human-lock", "human-confirmation"] {
         let source = with(example("sources/un-wpp-population.json"), "/oracle_id", json!(id));
-        let refused = put(control, &format!("/v1/sources/{id}"), &source).await;
+        let refused = put(control, &format!("/v1/documents/source/{id}"), &source).await;
         let refused = problem(&refused, 400, "invalid_document");
         assert!(refused["detail"].as_str().unwrap().contains("stands for what people decide"), "{refused}");
     }
 }
 
 #[tokio::test]
-async fn oraclectl_registers_lists_and_shows_workflows() {
+async fn oraclectl_applies_lists_and_describes_workflows() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -190,26 +189,23 @@ async fn oraclectl_registers_lists_and_shows_workflows() {
         let output = world.ctl(arguments);
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };
-    assert!(said(&["workflow", "list"]).1.contains("no workflows: `oraclectl workflow register FILE`"));
     let file = world.state().with_file_name("census.json");
     std::fs::write(&file, census().to_string()).expect("it is written");
     let file = file.to_str().expect("a name");
-    let (code, registered) = said(&["workflow", "register", file]);
-    assert_eq!(code, Some(0), "{registered}");
-    let told = "workflow census is registered\nnot all of its sources can be asked yet: un-wpp-population is not approved; ";
-    assert!(registered.starts_with(told), "{registered}");
-    assert!(said(&["workflow", "register", file]).1.contains("was registered so already"));
-    let (code, list) = said(&["workflow", "list"]);
-    assert!(code == Some(0) && list.contains("un-wpp-population, world-bank-population"), "{list}");
-    let (code, shown) = said(&["workflow", "show", "census"]);
-    assert!(code == Some(0) && shown.contains("works") && shown.contains("\"weighted_average\""), "{shown}");
-    assert_eq!(said(&["workflow", "show", "nowhere"]).0, Some(1));
-    assert!(said(&["log", "--event", "workflow_registered"]).1.contains("workflow_registered census by uid"));
+    assert_eq!(said(&["apply", "-f", file]), (Some(0), "workflow census is created\n".to_owned()));
+    assert_eq!(said(&["apply", "-f", file]), (Some(0), "workflow census is unchanged\n".to_owned()));
+    let (code, list) = said(&["get", "workflow"]);
+    assert!(code == Some(0) && list.contains("un-wpp-population is not approved"), "{list}");
+    let (code, shown) = said(&["describe", "workflow", "census"]);
+    assert!(code == Some(0) && shown.contains("weighted_average"), "{shown}");
+    assert_eq!(said(&["get", "workflow", "nowhere"]).0, Some(1));
+    let log = said(&["log", "--event", "document_registered"]).1;
+    assert!(log.contains("document_registered workflow census by uid"), "{log}");
     assert_eq!(said(&["log", "--execution", "nobody"]), (Some(0), String::new()));
 }
 
-const LIVE: &str = "/v1/sources/un-live";
-const ADAPTER: &str = "/v1/sources/un-live/adapter";
+const LIVE: &str = "/v1/documents/source/un-live";
+const ADAPTER: &str = "/v1/documents/adapter/un-live";
 
 /// The UN's count as somebody's service has it.
 fn live() -> Value {
@@ -236,27 +232,27 @@ async fn an_adapter_is_registered_for_a_live_source_and_registered_otherwise() {
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
     problem(&put(control, ADAPTER, &adapter()).await, 404, "source_unknown");
-    problem(&get(control, ADAPTER).await, 404, "source_unknown");
     assert_eq!(put(control, LIVE, &live()).await.status, 200);
-    problem(&get(control, ADAPTER).await, 404, "adapter_unknown");
+    problem(&get(control, ADAPTER).await, 404, "document_unknown");
     let first = put(control, ADAPTER, &adapter()).await;
     assert_eq!(
-        (first.status.as_u16(), at(&first, "/unchanged")),
-        (200, json!(false)),
+        (first.status.as_u16(), at(&first, "/change")),
+        (200, json!("created")),
         "{}",
         document(&first)
     );
-    assert_eq!(at(&put(control, ADAPTER, &adapter()).await, "/unchanged"), true);
+    assert_eq!(at(&put(control, ADAPTER, &adapter()).await, "/change"), "unchanged");
 
     let other = with(adapter(), "/ttl_seconds", json!(30));
-    assert_eq!(at(&put(control, ADAPTER, &other).await, "/unchanged"), false);
+    assert_eq!(at(&put(control, ADAPTER, &other).await, "/change"), "changed");
     let shown = document(&get(control, ADAPTER).await);
-    assert_eq!(shown["adapter"]["ttl_seconds"], 30);
-    let entries = log(control, "event=adapter_registered").await;
-    let digests: Vec<_> = entries.iter().map(|e| [&e["before_sha256"], &e["adapter_sha256"]]).collect();
-    let was = at(&first, "/document/adapter_sha256");
-    assert_eq!(digests, [[&json!(null), &was], [&was, &shown["adapter_sha256"]]]);
-    assert_eq!(entries[0]["adapter"], at(&first, "/document/adapter"), "the log holds what it was");
+    assert_eq!(shown["document"]["ttl_seconds"], 30);
+    let mut entries = log(control, "event=document_registered").await;
+    entries.retain(|entry| entry["kind"] == "adapter");
+    let digests: Vec<_> = entries.iter().map(|e| [&e["before_sha256"], &e["sha256"]]).collect();
+    let was = entries[0]["sha256"].clone();
+    assert_eq!(digests, [[&json!(null), &was], [&was, &shown["sha256"]]]);
+    assert_eq!(entries[0]["after"], at(&first, "/document"), "the log holds what it was");
 
     drop(daemon);
     let daemon = world.serve().await;
@@ -265,11 +261,11 @@ async fn an_adapter_is_registered_for_a_live_source_and_registered_otherwise() {
     let file = world.state().with_file_name("adapter.json");
     std::fs::write(&file, adapter().to_string()).expect("it is written");
     let said = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stdout).into_owned();
-    let set = said(&["adapter", "set", file.to_str().expect("a name")]);
-    assert_eq!(set, "the adapter of source un-live is registered\n");
-    let told = said(&["adapter", "show", "un-live"]);
-    assert!(told.contains("un-live") && told.contains("\"ttl_seconds\": 60"), "{told}");
-    assert!(said(&["log", "-n", "1"]).contains("adapter_registered un-live by uid"));
+    let set = said(&["apply", "-f", file.to_str().expect("a name")]);
+    assert_eq!(set, "adapter un-live is changed\n");
+    let told = said(&["describe", "adapter", "un-live"]);
+    assert!(told.contains("un-live") && told.contains("ttl_seconds: 60"), "{told}");
+    assert!(said(&["log", "-n", "1"]).contains("document_registered adapter un-live by uid"));
 }
 
 #[tokio::test]
@@ -291,17 +287,17 @@ async fn an_adapter_that_cannot_work_is_refused_with_what_is_wrong() {
         ("/normalization/axis_mappings/2/target_axis", json!("people"), "people"),
         ("/ttl_seconds", json!(0), "`ttl_seconds` is 0; allowed: 1 to"),
         ("/records", json!(7), "records: "),
-        ("/oracle_id", json!("un-wpp-population"), "the path says un-live"),
+        ("/oracle_id", json!("un-wpp-population"), "the path has un-live"),
     ] {
         let refused =
             problem(&put(control, ADAPTER, &with(adapter(), place, value)).await, 400, "invalid_document");
         assert!(refused["detail"].as_str().unwrap().contains(told), "{place}: {refused}");
     }
     let ingested = with(adapter(), "/oracle_id", json!("un-wpp-population"));
-    let refused = put(control, &format!("{UN}/adapter"), &ingested).await;
+    let refused = put(control, "/v1/documents/adapter/un-wpp-population", &ingested).await;
     let refused = problem(&refused, 409, "document_fixed");
     assert!(refused["detail"].as_str().unwrap().contains("is ingested"), "{refused}");
-    assert_eq!(log(control, "event=adapter_registered").await.len(), 0);
+    assert!(log(control, "event=document_registered").await.iter().all(|entry| entry["kind"] != "adapter"));
 }
 
 #[tokio::test]
@@ -325,7 +321,8 @@ async fn a_live_source_stays_live_takes_no_pipeline_and_is_not_queried() {
     let mut pipeline = open_pipeline("un-wpp-population");
     pipeline = with(pipeline, "/pipeline/oracle_id", json!("un-live"));
     pipeline = with(pipeline, "/pipeline/pipeline_id", json!("un-live"));
-    let refused = problem(&put(control, "/v1/pipelines/un-live", &pipeline).await, 409, "source_live");
+    let refused =
+        problem(&put(control, "/v1/documents/pipeline/un-live", &pipeline).await, 409, "source_live");
     assert!(refused["detail"].as_str().unwrap().contains("it has an adapter"), "{refused}");
     let query = json!({"oracle_id": "un-live", "request": {"axes_requested": ["population"]}});
     let refused = post(&mut daemon.routes().await, "/v1/query", &query).await;
@@ -341,7 +338,7 @@ async fn live_source_is_not_redefined_against_its_adapter_or_answers() {
     register(control, "un-wpp-population").await;
     let thousands = with(example("ontologies/population.json"), "/axes/3/unit", json!("10*3.{person}"));
     let thousands = with(thousands, "/version", json!("2"));
-    assert_eq!(put(control, "/v1/ontologies/population/2", &thousands).await.status, 200);
+    assert_eq!(put(control, "/v1/documents/ontology/population@2", &thousands).await.status, 200);
     let of_thousands = with(live(), "/ontology/version", json!("2"));
     for source in [&of_thousands, &live()] {
         assert_eq!(put(control, LIVE, source).await.status, 200, "it has said nothing yet");

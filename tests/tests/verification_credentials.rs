@@ -80,7 +80,7 @@ async fn a_credential_reaches_its_own_source_and_nobody_elses() {
     ] {
         let changes = json!({"authentication": authentication});
         let document = adapter_of(oracle_id, &elsewhere.endpoint(), changes);
-        let answer = put(control, &format!("/v1/sources/{oracle_id}/adapter"), &document).await;
+        let answer = put(control, &format!("/v1/documents/adapter/{oracle_id}"), &document).await;
         let told = problem(&answer, 400, "invalid_document").to_string();
         assert!(told.contains(words) && !told.contains("s3cret"), "{told}");
     }
@@ -124,12 +124,12 @@ async fn a_credential_stands_in_nothing_that_is_told_or_written() {
         said += &document(&get(control, &format!("/v1/executions/{execution}")).await).to_string();
         said += &envelope.to_string();
     }
-    for arguments in [&["health"][..], &["health", "--json"], &["source", "show", "office"]] {
+    for arguments in [&["health"][..], &["health", "--json"], &["describe", "source", "office"]] {
         let shown = world.ctl_meanwhile(arguments).await;
         assert!(shown.status.success(), "{shown:?}");
         said += &String::from_utf8_lossy(&shown.stdout);
     }
-    let adapter = get(control, "/v1/sources/office/adapter").await;
+    let adapter = get(control, "/v1/documents/adapter/office").await;
     for answer in [get(routes, "/metrics").await, get(routes, "/v1/health/oracles").await, adapter] {
         assert_eq!(answer.status, 200, "{answer:?}");
         said += &String::from_utf8_lossy(&answer.body);

@@ -146,7 +146,7 @@ async fn prepare(control: &mut Client, un_tier: &str, payloads: &Payloads) {
 
 async fn register(control: &mut Client, id: &str, resolution: Value) {
     let workflow = workflow(id, &[UN, WORLD_BANK], &json!({"conflict_resolution": resolution}));
-    let answer = put(control, &format!("/v1/workflows/{id}"), &workflow).await;
+    let answer = put(control, &format!("/v1/documents/workflow/{id}"), &workflow).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 
@@ -297,7 +297,7 @@ async fn what_a_person_decides_is_told_by_the_definition_that_they_meant() {
     let settings = json!({"axes": ["area_name", "population"],
         "conflict_resolution": {"same_tier_strategy": "require_human"}});
     let people = workflow("people", &[UN, WORLD_BANK], &settings);
-    assert_eq!(put(control, "/v1/workflows/people", &people).await.status, 200);
+    assert_eq!(put(control, "/v1/documents/workflow/people", &people).await.status, 200);
     let request = json!({"workflow": "people", "where": {"area": "MDA", "year": 2015},
         "axes": ["area_name", "population"]});
     let disputed = document(&post(routes, "/v1/verify", &request).await);
@@ -364,7 +364,7 @@ async fn most_recent_source_of_2019_in_real_data_is_the_newest_release_of_then()
         assert_eq!(ended(control, &run).await["state"], "completed", "{source} {version}");
     }
     let latest = example("workflows/population-latest.json");
-    assert_eq!(put(control, "/v1/workflows/population-latest", &latest).await.status, 200);
+    assert_eq!(put(control, "/v1/documents/workflow/population-latest", &latest).await.status, 200);
     let routes = &mut daemon.routes().await;
     let request = json!({"axes_requested": ["population"], "point_in_time": AS_OF});
     let said = |answers: Vec<(Value, Value)>| {

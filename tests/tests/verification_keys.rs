@@ -135,7 +135,7 @@ async fn adapter_with_an_unusable_public_key_is_not_registered() {
     ] {
         let policy = signed_by(json!({"method": "jws", "keys": [good, bad]}));
         let document = adapter_of("office", &office.endpoint(), policy);
-        let answer = put(&mut daemon.control().await, "/v1/sources/office/adapter", &document).await;
+        let answer = put(&mut daemon.control().await, "/v1/documents/adapter/office", &document).await;
         let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
         assert!(detail.contains("`signature.keys`: ") && detail.contains(told), "{detail}");
     }

@@ -186,9 +186,9 @@ async fn source_that_never_answers_yields_an_envelope_before_the_request_ends() 
     let mut adapter = ground::example("live/world-bank.adapter.json");
     adapter["endpoint"] = json!(format!("http://{}/{{area}}/{{year}}", silent().await));
     for (path, document) in [
-        ("/v1/ontologies/population/1", ground::example("ontologies/population.json")),
-        ("/v1/sources/world-bank-live", source),
-        ("/v1/sources/world-bank-live/adapter", adapter),
+        ("/v1/documents/ontology/population@1", ground::example("ontologies/population.json")),
+        ("/v1/documents/source/world-bank-live", source),
+        ("/v1/documents/adapter/world-bank-live", adapter),
     ] {
         let answer = ground::put(control, path, &document).await;
         assert_eq!(answer.status, 200, "{path}: {}", oracled_tests::document(&answer));

@@ -1,24 +1,27 @@
-//! The registry: ontologies, sources, pipelines, adapters and workflows, each change of which is one commit with its entry.
+//! The registry of documents. Each change is one commit with its entry.
 //!
 //! `domain` decides whether a change is valid. The registry reads the rows, decides, and commits on the condition that the rows
 //! have not changed meanwhile; otherwise it reads and decides again.
 
 mod adapters;
+mod apply;
 mod confirm;
 mod documents;
 mod sources;
 mod workflows;
 
+pub use apply::{DocumentChange, registrable};
 pub(crate) use confirm::Confirmation;
 pub use sources::{Invalidation, Review};
 pub use workflows::check_workflow;
 
-use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::ground::pull::Puller;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::Metrics;
 use crate::upstream::oracle::LiveOracle;
+use oracled_domain::audit::event::ground::DocumentEntry;
+use oracled_domain::documents::{Document, Registered};
 use oracled_domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use oracled_domain::ground::normalize::{BadDefinition, Normalizer};
@@ -27,9 +30,9 @@ use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::source::{BadSource, Registration, SourceRegistryEntry};
 use oracled_domain::verification::adapter::BadAdapter;
 use oracled_domain::verification::workflow::BadWorkflow;
-use oracled_domain::{Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::state::SourceState;
-use oracled_store::{Expect, Store, StoreError};
+use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::sync::Arc;
 
 /// Why nothing was registered or changed.
@@ -139,28 +142,16 @@ pub(crate) struct Desk {
     pub(crate) clock: Clock,
 }
 
-/// A document that the registry keeps.
+/// A document that the registry can register.
 pub trait Registrable: Sync {
-    /// The registered document.
-    type Registered: Send;
-
-    /// Decides on the registration over the rows as they are now.
+    /// Decides on the registration over the rows as they are now; `None` if the same document is registered already.
     ///
     /// # Errors
     /// Why the document cannot be registered.
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Decided<Self::Registered>, RegistryError>;
+    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError>;
 
-    /// Prepares the metrics of a new document.
-    fn announce(_: &Self::Registered, _: &Metrics) {}
-}
-
-/// The result of a registration.
-#[derive(Debug)]
-pub struct Registered<T> {
-    /// The registered document.
-    pub document: T,
-    /// Whether the same document was registered already.
-    pub unchanged: bool,
+    /// Prepares the metrics of the document.
+    fn announce(&self, _: &Metrics) {}
 }
 
 impl Registry {
@@ -172,36 +163,43 @@ impl Registry {
     ) -> Self {
         Self { desk, puller, live, metrics }
     }
-
-    /// Registers a document, or another version of one.
-    ///
-    /// # Errors
-    /// Why it cannot be registered; or the entry cannot be committed, and then nothing changes.
-    pub async fn register<D: Registrable>(
-        &self,
-        document: &D,
-        peer: Peer,
-    ) -> Result<Registered<D::Registered>, RegistryError> {
-        let decided = self.desk.log.decide_and_commit(|| document.decide(self, peer)).await?;
-        let (document, receipt) = decided;
-        D::announce(&document, &self.metrics);
-        Ok(Registered { document, unchanged: receipt.is_none() })
-    }
 }
 
 impl Desk {
-    /// Decides and commits. Returns the result of the decision, and whether there was a commit.
-    pub(crate) async fn change<T>(
+    /// The record that puts a document in place of the one with its id; `None` if the same document is registered already. It
+    /// also makes `writes`, and is committed only if the rows of `expect` are unchanged.
+    fn replacement<D: Document + Clone>(
         &self,
-        mut decide: impl FnMut(&Self) -> Result<Decided<T>, RegistryError>,
-    ) -> Result<(T, bool), RegistryError> {
-        let (result, receipt) = self.log.decide_and_commit(|| decide(self)).await?;
-        Ok((result, receipt.is_some()))
+        document: &D,
+        mut expect: Vec<Expect>,
+        mut writes: Vec<Write>,
+        peer: Peer,
+    ) -> Result<Option<Record>, RegistryError> {
+        let document_id = document.document_id();
+        let known = self.store.registered::<D>(&document_id)?;
+        let registered = Registered::new(document.clone(), self.clock.now(), peer.uid.to_string());
+        if known.as_ref().is_some_and(|(known, _)| known.sha256 == registered.sha256) {
+            return Ok(None);
+        }
+        expect.extend(as_read(
+            RowKey::Document(D::KIND, document_id),
+            known.as_ref().map(|(_, revision)| *revision),
+        ));
+        writes.push(Write::registered(&registered));
+        let events =
+            vec![self.registered_event(known.as_ref().map(|(known, _)| &known.document), document, peer)];
+        Ok(Some(Record { expect, events, writes, ..Record::default() }))
+    }
+
+    /// The event of the registration of a document in place of `before`.
+    fn registered_event<D: Document>(&self, before: Option<&D>, after: &D, peer: Peer) -> Event {
+        let entry = DocumentEntry::new(before, after, peer);
+        Event::new(self.clock.now(), None, EventKind::DocumentRegistered(entry))
     }
 
     pub(crate) fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, RegistryError> {
         let found = self.store.ontology(reference)?;
-        found.map(|(ontology, _)| ontology).ok_or_else(|| RegistryError::OntologyUnknown(reference.clone()))
+        found.ok_or_else(|| RegistryError::OntologyUnknown(reference.clone()))
     }
 
     pub(crate) fn source(&self, oracle_id: &SourceId) -> Result<(SourceState, u64), RegistryError> {
@@ -281,7 +279,7 @@ fn bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisBound<'o>>
 }
 
 /// That a row must be as it was read.
-pub(crate) fn as_read(row: oracled_store::RowKey, revision: Option<u64>) -> Vec<Expect> {
+pub(crate) fn as_read(row: RowKey, revision: Option<u64>) -> Vec<Expect> {
     vec![Expect { row, revision }]
 }
 

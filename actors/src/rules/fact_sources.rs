@@ -12,6 +12,7 @@ use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::ground::query::{OracleQuery, QueryRequest};
 use oracled_domain::rules::Check;
 use oracled_domain::rules::sourced::{FACTS_FROM_MAX, FactSource, FactsFrom, NoFacts, within_bounds};
+use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{Envelope, VerifyRequest};
 use oracled_store::{Store, StoreError};
 use std::sync::Arc;
@@ -112,13 +113,14 @@ impl FactSources {
             FactsFrom::Query(query) => self.of_query(*query).await,
             FactsFrom::Verify(request) => {
                 let unknown = || VerifyError::WorkflowUnknown(request.workflow.clone());
-                let (known, _) = self.store.workflow(&request.workflow)?.ok_or_else(unknown)?;
-                let ontology = self.ontology(&known.workflow.ontology)?;
+                let (known, _) =
+                    self.store.registered::<Workflow>(request.workflow.as_str())?.ok_or_else(unknown)?;
+                let ontology = self.ontology(&known.document.ontology)?;
                 // whether its time lies ahead is looked at when it is decided
                 let at_any_time = Timestamp::MAX;
-                request.read(&known.workflow, &ontology, at_any_time).map_err(VerifyError::from)?;
+                request.read(&known.document, &ontology, at_any_time).map_err(VerifyError::from)?;
                 // nobody is asked, and nothing logged, for what cannot give any
-                FactSource::is_possible_of(&known.workflow, &ontology, &request.axes)?;
+                FactSource::is_possible_of(&known.document, &ontology, &request.axes)?;
                 let envelope = self.verified(*request).await?;
                 Ok(FactSource::of_envelope(&envelope, &self.ontology(&envelope.ontology)?)?)
             }
@@ -126,7 +128,7 @@ impl FactSources {
     }
 
     fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, FactsCause> {
-        let found = self.store.ontology(reference)?.map(|(ontology, _)| ontology);
+        let found = self.store.ontology(reference)?;
         found.ok_or_else(|| FactsCause::NoOntology(reference.clone()))
     }
 

@@ -56,8 +56,8 @@ pub(crate) fn open_gates() -> Gates {
 }
 
 pub(crate) async fn register_pipeline(system: &System, definition: Box<Definition>) -> PipelineId {
-    let registered = system.registry.register(&*definition, PEER).await;
-    registered.expect("it is registered").document.pipeline_id
+    system.registry.register(&*definition, PEER).await.expect("it is registered");
+    definition.pipeline.pipeline_id
 }
 
 pub(crate) fn archived(system: &System, payload: &[u8]) -> Archived {

@@ -13,6 +13,7 @@ use oracled_domain::verification::review::{
     CALLERS_QUEUE_MAX, CALLERS_QUEUE_TOTAL_MAX, QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState,
 };
 use oracled_domain::verification::workflow::EnforcementMode;
+use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{
     Baseline, Baselines, Envelope, EnvelopeKind, Inputs, Reply, Review, Stage, Subject, SubjectKey,
     VerifyRequest, decide, is_put_to_oracles,
@@ -70,10 +71,11 @@ impl Verifier {
     /// What is asked, of which nothing has come yet.
     fn question(&self, request: &VerifyRequest) -> Result<Inputs, VerifyError> {
         let unknown = || VerifyError::WorkflowUnknown(request.workflow.clone());
-        let (registered, _) = self.store.workflow(&request.workflow)?.ok_or_else(unknown)?;
-        let workflow = registered.workflow;
+        let (registered, _) =
+            self.store.registered::<Workflow>(request.workflow.as_str())?.ok_or_else(unknown)?;
+        let workflow = registered.document;
         let unknown = || VerifyError::OntologyUnknown(workflow.ontology.clone());
-        let (ontology, _) = self.store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
+        let ontology = self.store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
         let asked_at = self.clock.now();
         let question = request.read(&workflow, &ontology, asked_at)?;
         // in the order of time as texts, and no other's: neither over a restart nor where the clock jumps back

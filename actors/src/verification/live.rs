@@ -5,6 +5,7 @@ use super::source::{Errand, Said, bounded};
 use crate::upstream::oracle::{LiveAnswer, LiveAsk};
 use jiff::Timestamp;
 use oracled_domain::ground::source::AdapterId;
+use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::adapter::Ready;
 use oracled_domain::verification::{Candidate, Inputs, KeptAnswer, Reply};
 use oracled_store::StoreError;
@@ -31,14 +32,15 @@ impl Verifier {
             return Ok(None);
         }
         let oracle_id = &registration.oracle_id;
-        let registered = self.store.adapter(oracle_id).map_err(|error| error.to_string())?;
+        let registered =
+            self.store.registered::<Adapter>(oracle_id.as_str()).map_err(|error| error.to_string())?;
         let (registered, revision) = registered.ok_or("it is live, and no adapter is registered for it")?;
         let made_of = (revision, view.revision);
         let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = adapters.get(oracle_id).filter(|known| known.made_of == made_of) {
             return Ok(Some(Arc::clone(&known.ready)));
         }
-        let ready = registered.adapter.validate(registration, Arc::new(view.ontology.clone()));
+        let ready = registered.document.validate(registration, Arc::new(view.ontology.clone()));
         let ready = Arc::new(ready.map_err(|error| format!("its adapter does not work: {error}"))?);
         adapters.insert(oracle_id.clone(), Prepared { made_of, ready: Arc::clone(&ready) });
         Ok(Some(ready))

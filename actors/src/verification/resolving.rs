@@ -80,7 +80,7 @@ impl Verifier {
         let case = self.case(review_id, ResolveError::Unknown)?;
         case.check_open()?;
         let review = &case.state.review;
-        let ontology = self.store.ontology(&review.ontology)?.map(|(ontology, _)| ontology);
+        let ontology = self.store.ontology(&review.ontology)?;
         let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
         let word = Word { resolution, peer: *peer, verifier_id: peer.uid.to_string(), now: self.clock.now() };
         let locks = review.resolve(&ontology, resolution, &word.verifier_id, word.now)?;

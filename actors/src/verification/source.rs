@@ -16,6 +16,7 @@ use oracled_domain::ground::source::{OracleTier, ReviewStatus, Standing};
 use oracled_domain::ground::timeline::Scope;
 use oracled_domain::verdict::health::Outcome;
 use oracled_domain::verification::adapter::Ready;
+use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{
     Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply,
 };
@@ -244,15 +245,15 @@ impl Verifier {
     /// What it says of a source's health that no answer came within this time. How little time one workflow gives it says
     /// nothing of it, as long as another one would have waited on before calling it late.
     fn outlasted(&self, oracle_id: &SourceId, latency_ms: u64) -> Outcome {
-        let workflows = match self.store.workflows() {
+        let workflows = match self.store.all_registered::<Workflow>() {
             Ok(workflows) => workflows,
             Err(error) => {
                 tracing::error!(%oracle_id, %error, "workflows cannot be read: a timeout is not counted");
                 return Outcome::Neutral;
             }
         };
-        let ask_it = workflows.iter().filter(|known| known.workflow.oracles.contains(oracle_id));
-        let soft_ms = ask_it.map(|known| known.workflow.oracle_latency.soft_timeout_ms).max();
+        let ask_it = workflows.iter().filter(|known| known.document.oracles.contains(oracle_id));
+        let soft_ms = ask_it.map(|known| known.document.oracle_latency.soft_timeout_ms).max();
         // a call may end a little before its time, so that there is some left for deciding
         let patience_ms = soft_ms.unwrap_or(0).min(PATIENCE_MAX_MS) * 9 / 10;
         if latency_ms < patience_ms {

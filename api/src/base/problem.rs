@@ -73,8 +73,8 @@ problem_codes! {
     SourceUnknown = 404,
     /// The pipeline is not registered.
     PipelineUnknown = 404,
-    /// The source has no adapter.
-    AdapterUnknown = 404,
+    /// The document is not registered.
+    DocumentUnknown = 404,
     /// The workflow is not registered.
     WorkflowUnknown = 404,
     /// No decision has this execution id.

@@ -23,15 +23,6 @@ pub struct ReadinessResponse {
     pub reasons: Vec<String>,
 }
 
-/// The answer to the registration of a document.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct RegisteredDocument<T> {
-    /// Whether the same document was registered already.
-    pub unchanged: bool,
-    /// The registered document.
-    pub document: T,
-}
-
 /// `POST /v1/drain`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -54,16 +54,6 @@ pub(crate) enum CtlError {
     /// What is named is not there, or there are several of it.
     #[error("{0}")]
     NotOne(String),
-    /// A document does not say what it is.
-    #[error("{file} is not {kind}: {cause}")]
-    Document {
-        /// Which one.
-        file: String,
-        /// What it should be.
-        kind: &'static str,
-        /// What is wrong.
-        cause: String,
-    },
     /// A file cannot be read.
     #[error("cannot read {file}: {cause}")]
     Read {
@@ -103,7 +93,7 @@ impl CtlError {
             Self::Client(_) => 3,
             Self::Verb { exit_code, .. } => *exit_code,
             Self::Problem { .. } => 4,
-            Self::Read { .. } | Self::Document { .. } | Self::Output(_) => 5,
+            Self::Read { .. } | Self::Output(_) => 5,
         }
     }
 

@@ -2,22 +2,18 @@
 
 mod upkeep;
 
-use crate::base::document::{Document, how};
 use crate::base::error::CtlError;
-use crate::base::options::{Options, segment};
-use crate::base::output::{by_whom, count, json, pairs, table};
+use crate::base::options::Options;
+use crate::base::output::json;
 use hyper::Method;
-use oracled_api::base::service::RegisteredDocument;
-use oracled_api::ground::{CheckedSource, ReasonRequest, SourceReviewRequest};
+use oracled_api::ground::{ReasonRequest, SourceReviewRequest};
 use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::source::{AdapterId, ReviewStatus, SourceRegistryEntry, VersionRecord};
+use oracled_domain::ground::source::{AdapterId, ReviewStatus, SourceRegistryEntry};
 use serde::Serialize;
 use std::io::Write;
-use std::path::PathBuf;
 
-/// Sources: who may be asked, how far to trust them, and where that stands.
+/// Approve, deprecate and maintain sources
 #[derive(Debug, clap::Args)]
 pub(crate) struct Source {
     #[command(subcommand)]
@@ -26,18 +22,6 @@ pub(crate) struct Source {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Registers one, or describes it otherwise; it answers once it is approved
-    Register {
-        /// The document; `-` reads standard input
-        file: PathBuf,
-    },
-    /// Shows which there are
-    List,
-    /// Shows one with its versions
-    Show {
-        /// Which one
-        oracle_id: SourceId,
-    },
     /// Lets one answer; takes a deprecation back
     Approve {
         /// Which one
@@ -95,26 +79,6 @@ enum Action {
 impl Source {
     pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
-            Action::Register { file } => {
-                let document = Document::read(file, "a source")?;
-                let path = format!("/v1/sources/{}", segment(document.text_at("oracle_id")?));
-                let registered: RegisteredDocument<SourceRegistryEntry> =
-                    document.put(options, &path).await?;
-                if options.json {
-                    return json(out, &registered);
-                }
-                let (entry, how) = (&registered.document, how(registered.unchanged));
-                Ok(writeln!(out, "source {} {how}; it is {}", entry.oracle_id(), status(entry))?)
-            }
-            Action::List => {
-                let listed: Vec<_> = options.on_control(Method::GET, "/v1/sources", None).await?.json()?;
-                if options.json { json(out, &listed) } else { Ok(writeln!(out, "{}", page(&listed))?) }
-            }
-            Action::Show { oracle_id } => {
-                let path = path(oracle_id, "");
-                let entry = options.on_control(Method::GET, &path, None).await?.json()?;
-                if options.json { json(out, &entry) } else { show(out, &entry) }
-            }
             Action::Approve { oracle_id } => {
                 let entry =
                     post(options, &path(oracle_id, "/review"), &SourceReviewRequest::Approve {}).await?;
@@ -162,88 +126,16 @@ fn say(
 }
 
 /// Whether a source is asked anew each time, and not ingested.
-fn is_live(entry: &SourceRegistryEntry) -> bool {
+pub(super) fn is_live(entry: &SourceRegistryEntry) -> bool {
     entry.registration.adapter_id == AdapterId::Http
 }
 
 /// Where a source stands, in words.
-fn status(entry: &SourceRegistryEntry) -> String {
+pub(super) fn status(entry: &SourceRegistryEntry) -> String {
     match (entry.review_status, entry.deprecation_date) {
         (ReviewStatus::Pending, _) if is_live(entry) => "pending: it is not asked".into(),
         (ReviewStatus::Pending, _) => "pending: it can be ingested, and does not answer".into(),
         (ReviewStatus::Deprecated, Some(date)) => format!("deprecated: it answers until {date}"),
         (status, _) => status.into_str().to_owned(),
     }
-}
-
-fn checked(SourceCheck { checked_at, fault_count }: &SourceCheck) -> String {
-    match fault_count {
-        0 => format!("{checked_at}: no faults"),
-        number => {
-            format!("{checked_at}: {}; see `oraclectl source verify`", count(*number, "fault", "faults"))
-        }
-    }
-}
-
-fn page(sources: &[SourceRegistryEntry]) -> String {
-    if sources.is_empty() {
-        return "no sources: `oraclectl source register FILE`".into();
-    }
-    let row = |entry: &SourceRegistryEntry| {
-        let registration = &entry.registration;
-        [
-            registration.oracle_id.to_string(),
-            registration.oracle_tier.into_str().to_owned(),
-            entry.review_status.into_str().to_owned(),
-            entry.current_version.clone(),
-            registration.ontology.to_string(),
-            registration.oracle_name.clone(),
-        ]
-    };
-    let heading = ["source", "tier", "status", "version", "ontology", "name"];
-    table(heading, sources.iter().map(row).collect())
-}
-
-fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), CtlError> {
-    let CheckedSource { entry, last_check, .. } = source;
-    let registration = &entry.registration;
-    let holds = match (is_live(entry), registration.snapshot) {
-        (true, _) => "nothing: it is live",
-        (false, true) => "all records",
-        (false, false) => "what changed",
-    };
-    let shown = [
-        ("source", format!("{}: {}", registration.oracle_id, registration.oracle_name)),
-        ("tier", registration.oracle_tier.into_str().to_owned()),
-        ("status", status(entry)),
-        ("authority", registration.upstream_authority.clone()),
-        ("published at", registration.upstream_url.clone()),
-        ("licence", registration.data_license.clone()),
-        ("domain", registration.domain.clone()),
-        ("scope", registration.geographic_scope.clone().unwrap_or_else(|| "not said".into())),
-        ("ontology", registration.ontology.to_string()),
-        ("axes", registration.axes_provided.join(", ")),
-        ("a release holds", holds.into()),
-        ("registered", format!("{} by {}", entry.registered_at, by_whom(&entry.registered_by))),
-        ("last check", last_check.as_ref().map_or_else(|| "never".into(), checked)),
-    ];
-    out.write_all(pairs(&shown).as_bytes())?;
-    if is_live(entry) {
-        let oracle_id = &registration.oracle_id;
-        let how = format!("`oraclectl adapter show {oracle_id}` says how, `oraclectl verify` asks it");
-        return Ok(writeln!(out, "\nlive, asked anew for each verification: {how}")?);
-    }
-    if entry.version_history.is_empty() {
-        return Ok(writeln!(out, "\nno versions: `oraclectl ingest run`")?);
-    }
-    let row = |version: &VersionRecord| {
-        [
-            version.version.clone(),
-            version.released_at.to_string(),
-            version.ingested_at.to_string(),
-            version.record_count.map(|count| count.to_string()).unwrap_or_default(),
-        ]
-    };
-    let rows = entry.version_history.iter().map(row).collect();
-    Ok(writeln!(out, "\n{}", table(["version", "released at", "ingested at", "records"], rows))?)
 }

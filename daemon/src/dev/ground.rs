@@ -3,6 +3,7 @@
 use super::step::{Chapter, Expected, Socket, Step, is, session};
 use hyper::StatusCode;
 use oracled_domain::Sha256Hex;
+use oracled_domain::documents::Document;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::source::Registration;
@@ -49,9 +50,8 @@ pub(super) struct Documents {
 /// If the documents of the example cannot be parsed.
 pub(super) fn chapters(before: u64) -> anyhow::Result<Vec<Chapter>> {
     let documents = Documents::of(&session(before, "population"))?;
-    let Ontology { ontology_id, version, .. } = &documents.ontology;
-    let mut ingested =
-        vec![Step::put(format!("/v1/ontologies/{ontology_id}/{version}"), &json!(documents.ontology))];
+    let ontology_path = format!("/v1/documents/ontology/{}", documents.ontology.document_id());
+    let mut ingested = vec![Step::put(ontology_path, &json!(documents.ontology))];
     ingested.extend(documents.registered());
     ingested.extend(documents.ingest(&FIRST));
     ingested.extend([
@@ -132,10 +132,12 @@ impl Documents {
 
     /// Registers the source and its pipeline.
     pub(super) fn registered(&self) -> Vec<Step> {
-        let pipeline = format!("/v1/pipelines/{}", self.definition.pipeline.pipeline_id);
         vec![
-            Step::put(self.source_path(""), &json!(self.source)),
-            Step::put(pipeline, &json!(self.definition)),
+            Step::put(format!("/v1/documents/source/{}", self.source.document_id()), &json!(self.source)),
+            Step::put(
+                format!("/v1/documents/pipeline/{}", self.definition.document_id()),
+                &json!(self.definition),
+            ),
         ]
     }
 

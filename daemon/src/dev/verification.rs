@@ -25,7 +25,7 @@ pub(super) fn chapters(before: u64) -> anyhow::Result<Vec<Chapter>> {
     agree.extend(office.ingest(&FIRST));
     agree.extend([
         office.approve(),
-        Step::put(format!("/v1/workflows/{census}"), &workflow(&census, &[&known, &office])),
+        Step::put(format!("/v1/documents/workflow/{census}"), &workflow(&census, &[&known, &office])),
         decided("SRB", "7095383", "agreement"),
     ]);
     let resolution = json!({

@@ -1,10 +1,7 @@
 //! Handlers of ground truth on the control socket.
 
-pub mod adapter;
 pub mod freshness;
 pub mod ingest;
-pub mod ontology;
-pub mod pipeline;
 pub mod rejects;
 pub mod run;
 pub mod source;

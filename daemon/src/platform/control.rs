@@ -1,7 +1,7 @@
 //! Control of the whole daemon.
 
 pub mod actors;
-pub mod document;
+pub mod body;
 pub mod drain;
 pub mod health;
 #[cfg(debug_assertions)]

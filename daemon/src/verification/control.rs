@@ -2,4 +2,3 @@
 
 pub mod execution;
 pub mod review;
-pub mod workflow;

@@ -26,15 +26,15 @@ use crate::verdict::mail::{MailId, MailKind};
 use crate::verdict::oracle::OracleId;
 use crate::verdict::session::SessionId;
 use ground::{
-    AdapterEntry, ConfirmationEntry, FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry,
-    PruneEntry, PullEndedEntry, PullFailedEntry, PullStartedEntry, RebuildEntry, RunEntry, SourceEntry,
+    ConfirmationEntry, DocumentEntry, InvalidationEntry, PruneEntry, PullEndedEntry, PullFailedEntry,
+    PullStartedEntry, RebuildEntry, RunEntry, SourceEntry,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 use strum::{IntoStaticStr, VariantNames};
 use verification::{
     DismissalEntry, KeptRemovedEntry, ResolutionEntry, ReviewEntry, RevocationEntry, SourceAskedEntry,
-    VerificationEntry, WorkflowEntry,
+    VerificationEntry,
 };
 
 /// Who sent a control message, as the kernel tells it (`SO_PEERCRED`).
@@ -235,20 +235,14 @@ pub enum EventKind {
         /// By whom; null where it came of calls or of time.
         peer: Option<Peer>,
     },
-    /// A version of an ontology was registered.
-    OntologyRegistered(OntologyEntry),
-    /// A source was registered, or changed.
+    /// A document was registered, or changed.
+    DocumentRegistered(DocumentEntry),
+    /// A source was approved or deprecated.
     SourceChanged(SourceEntry),
-    /// A source has another freshness policy.
-    FreshnessPolicySet(FreshnessEntry),
     /// What a source has said was declared stale.
     SourceInvalidated(InvalidationEntry),
     /// What a source has said was declared stale, and holds after all.
     SourceConfirmed(ConfirmationEntry),
-    /// A pipeline was registered, or has another definition.
-    PipelineRegistered(PipelineEntry),
-    /// A live source has an adapter, or another one.
-    AdapterRegistered(AdapterEntry),
     /// A payload is about to be pulled: written down before its source is asked, so that schedules hold over a restart.
     PullStarted(PullStartedEntry),
     /// A payload was pulled, or there was nothing new.
@@ -265,8 +259,6 @@ pub enum EventKind {
     SourceRebuilt(RebuildEntry),
     /// A source was read: by a query, by the id of a record, by the change feed, or as a whole.
     SourceQueried(QueryEntry),
-    /// A workflow of verification was registered, or has another definition.
-    WorkflowRegistered(WorkflowEntry),
     /// A source was asked for a verification.
     SourceAsked(SourceAskedEntry),
     /// It was decided what is told of a question.

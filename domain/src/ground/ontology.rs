@@ -10,9 +10,7 @@ pub use growth::NotKept;
 pub use template::FactTemplate;
 
 use super::axis::Axis;
-use super::digest_of_json;
 use super::id::{OntologyId, TemplateId};
-use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use template::{TEMPLATES_MAX, Template};
@@ -137,12 +135,6 @@ impl Ontology {
     #[must_use]
     pub fn reference(&self) -> OntologyRef {
         OntologyRef { ontology_id: self.ontology_id.clone(), version: self.version.clone() }
-    }
-
-    /// The SHA-256 of its canonical JSON.
-    #[must_use]
-    pub fn digest(&self) -> Sha256Hex {
-        digest_of_json(self)
     }
 
     /// The axes that say which thing a record speaks of, in the order of records.

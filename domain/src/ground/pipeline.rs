@@ -6,7 +6,6 @@
 
 pub mod tables;
 
-use super::digest_of_json;
 use super::format::Format;
 use super::gates::Gates;
 use super::id::{OntologyId, PipelineId, SourceId};
@@ -32,14 +31,6 @@ pub struct Definition {
     /// Tables by the ids by which mappings and normalizers name them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<String, Table>,
-}
-
-impl Definition {
-    /// The SHA-256 of its canonical JSON.
-    #[must_use]
-    pub fn digest(&self) -> Sha256Hex {
-        digest_of_json(self)
-    }
 }
 
 /// Which definition a pipeline has.

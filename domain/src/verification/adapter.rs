@@ -23,13 +23,10 @@ pub use signature::{Algorithm, Curve, Jwk, KeyMaterial, KeyType, KeyUse, PublicK
 pub use template::{BadTemplate, Unasked};
 pub use validate::Ready;
 
-use crate::base::digest::Sha256Hex;
-use crate::ground::digest_of_json;
 use crate::ground::format::RecordsPath;
 use crate::ground::id::SourceId;
 use crate::ground::pipeline::tables::Table;
 use crate::ground::pipeline::{Authentication, NormalizationSpec};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -98,20 +95,6 @@ pub struct Adapter {
     pub keep_seconds: u64,
 }
 
-/// An adapter in force.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RegisteredAdapter {
-    /// All of it.
-    pub adapter: Adapter,
-    /// Its digest.
-    pub adapter_sha256: Sha256Hex,
-    /// When it was registered as it is.
-    pub registered_at: Timestamp,
-    /// By whom: the peer's user.
-    pub registered_by: String,
-}
-
 const fn keep_seconds() -> u64 {
     30 * DAY_S
 }
@@ -124,14 +107,6 @@ pub enum Place {
     Header(String),
     /// In its body, by a path from the whole document on.
     Path(String),
-}
-
-impl Adapter {
-    /// The SHA-256 of its canonical JSON.
-    #[must_use]
-    pub fn digest(&self) -> Sha256Hex {
-        digest_of_json(self)
-    }
 }
 
 #[cfg(test)]

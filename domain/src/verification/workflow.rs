@@ -8,11 +8,8 @@ pub use validate::{
 };
 
 use crate::base::decimal::{self, Decimal};
-use crate::base::digest::Sha256Hex;
-use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strum::{IntoStaticStr, VariantArray};
@@ -46,20 +43,6 @@ pub struct Workflow {
     pub oracle_latency: OracleLatencyPolicy,
     /// How long the decision may take.
     pub authority_latency: AuthorityLatencyPolicy,
-}
-
-/// A workflow in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RegisteredWorkflow {
-    /// All of it.
-    pub workflow: Workflow,
-    /// Its digest.
-    pub workflow_sha256: Sha256Hex,
-    /// When it was registered as it is.
-    pub registered_at: Timestamp,
-    /// By whom: the peer's user.
-    pub registered_by: String,
 }
 
 /// How far a value may lie from the one before it; where both are given, either is a limit.
@@ -278,14 +261,6 @@ pub enum OnBudget {
     DegradeToNarrative,
     /// Nothing, and when to ask again.
     FailClosed,
-}
-
-impl Workflow {
-    /// The SHA-256 of its canonical JSON.
-    #[must_use]
-    pub fn digest(&self) -> Sha256Hex {
-        digest_of_json(self)
-    }
 }
 
 const fn min_sources() -> u32 {

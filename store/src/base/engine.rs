@@ -11,7 +11,7 @@ use crate::base::watermark::Counts;
 pub(crate) use database::lock_state;
 use database::{OpenDatabase, database_file, spare_files, unavailable};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,11 +46,23 @@ pub struct Options {
 #[derive(Debug, Clone)]
 pub struct Tables {
     engine: Arc<Engine>,
+    /// Rows that are read in place of the stored ones (`Store::preview`).
+    preview: Arc<BTreeMap<(Table, Vec<u8>), Row>>,
 }
 
 impl Tables {
-    pub(crate) const fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, preview: Arc::default() }
+    }
+
+    /// The same tables with these rows in place of the stored ones of the same names.
+    pub(crate) fn with_preview(&self, rows: BTreeMap<(Table, Vec<u8>), Row>) -> Self {
+        Self { engine: Arc::clone(&self.engine), preview: Arc::new(rows) }
+    }
+
+    /// The rows that are read in place of the stored ones.
+    pub(crate) fn preview(&self) -> &BTreeMap<(Table, Vec<u8>), Row> {
+        &self.preview
     }
 
     /// The number of the last entry that is durable; 0 before the first.

@@ -13,10 +13,12 @@ impl Tables {
         name: &str,
     ) -> Result<Option<(T, u64)>, StoreError> {
         self.read(|db, _| {
-            let row = rows::get(db, self.dir(), table, name.as_bytes())?;
-            let Some(row) = row.and_then(|row| self.durable(table, name.as_bytes(), row)) else {
-                return Ok(None);
+            let row = match self.preview().get(&(table, name.as_bytes().to_vec())) {
+                Some(previewed) => Some(previewed.clone()),
+                None => rows::get(db, self.dir(), table, name.as_bytes())?
+                    .and_then(|row| self.durable(table, name.as_bytes(), row)),
             };
+            let Some(row) = row else { return Ok(None) };
             let value = serde_json::from_slice(&row.value).map_err(|error| StoreError::Corrupt {
                 dir: self.dir().to_owned(),
                 detail: format!("the row {name} in table {table:?}: {error}"),
@@ -45,12 +47,23 @@ impl Tables {
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
         debug_assert!(keys.start.first() == Some(&(table as u8)), "the keys are of the table");
-        self.read(|db, _| {
+        let mut names: Vec<_> = self.read(|db, _| {
             let among = |head: &Result<Head, StoreError>| {
                 head.as_ref().map_or(true, |head| revisions.contains(&head.revision))
             };
-            rows::heads(db, self.dir(), keys).filter(among).map(name_of).take(most).collect()
-        })
+            rows::heads(db, self.dir(), keys.clone()).filter(among).map(name_of).take(most).collect()
+        })?;
+        let previewed =
+            self.preview().keys().filter(|(of, name)| *of == table && keys.contains(&key(table, &[name])));
+        let previewed: Vec<_> =
+            previewed.map(|(_, name)| String::from_utf8_lossy(name).into_owned()).collect();
+        if !previewed.is_empty() {
+            names.extend(previewed);
+            names.sort();
+            names.dedup();
+            names.truncate(most);
+        }
+        Ok(names)
     }
 
     /// The names of the first `most` rows behind that called `behind`.

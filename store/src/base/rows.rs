@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The version of all this, which the database and the high-water mark bear.
-pub(crate) const SCHEMA: u32 = 8;
+pub(crate) const SCHEMA: u32 = 9;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// The longest row that there can be: 384 MiB. Records are bounded well below that by whoever makes them: the largest is a
@@ -26,21 +26,18 @@ const HEAD_BYTES: usize = 10;
 pub(crate) const ONE_CHUNK_BYTES: usize = CHUNK_BYTES - HEAD_BYTES;
 
 /// The tables, by the first byte of their keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum Table {
     Meta = b'!',
-    Adapters = b'A',
     Definitions = b'D',
+    Documents = b'E',
     Kept = b'K',
-    Ontologies = b'N',
     OpenReviews = b'O',
-    Pipelines = b'P',
     Runs = b'R',
     Sources = b'S',
     Subjects = b'T',
     Reviews = b'V',
-    Workflows = b'W',
     ByEvent = b'e',
     Refusals = b'f',
     Log = b'l',

@@ -33,16 +33,12 @@ pub struct Counts {
     pub sessions: u64,
     /// Mails in the outbox.
     pub mails: u64,
-    /// Versions of ontologies.
-    pub ontologies: u64,
+    /// Registered documents, without the registrations and freshness policies of sources.
+    pub documents: u64,
     /// Sources.
     pub sources: u64,
-    /// Pipelines.
-    pub pipelines: u64,
     /// Ingestion runs.
     pub runs: u64,
-    /// Workflows of verification.
-    pub workflows: u64,
     /// Reviews, open or not.
     pub reviews: u64,
     /// Reviews that nobody has resolved yet.
@@ -53,29 +49,24 @@ pub struct Counts {
     pub kept: u64,
     /// Decisions that are still to be taken.
     pub pending: u64,
-    /// Adapters of live sources.
-    pub adapters: u64,
     /// Checks that refused verdicts of sessions that are not known.
     pub refusals: u64,
 }
 
 impl Counts {
     /// The tables that are counted, each with what a person calls its rows.
-    pub(crate) const TABLES: [(Table, &'static str); 15] = [
+    pub(crate) const TABLES: [(Table, &'static str); 12] = [
         (Table::Verdicts, "verdicts"),
         (Table::Sessions, "sessions"),
         (Table::Outbox, "mails"),
-        (Table::Ontologies, "ontologies"),
+        (Table::Documents, "documents"),
         (Table::Sources, "sources"),
-        (Table::Pipelines, "pipelines"),
         (Table::Runs, "runs"),
-        (Table::Workflows, "workflows"),
         (Table::Reviews, "reviews"),
         (Table::OpenReviews, "open reviews"),
         (Table::Subjects, "subjects of review"),
         (Table::Kept, "kept answers"),
         (Table::Pending, "pending decisions"),
-        (Table::Adapters, "adapters"),
         (Table::Refusals, "refusals by the rules"),
     ];
 
@@ -85,17 +76,14 @@ impl Counts {
             Table::Verdicts => Some(&mut self.verdicts),
             Table::Sessions => Some(&mut self.sessions),
             Table::Outbox => Some(&mut self.mails),
-            Table::Ontologies => Some(&mut self.ontologies),
+            Table::Documents => Some(&mut self.documents),
             Table::Sources => Some(&mut self.sources),
-            Table::Pipelines => Some(&mut self.pipelines),
             Table::Runs => Some(&mut self.runs),
-            Table::Workflows => Some(&mut self.workflows),
             Table::Reviews => Some(&mut self.reviews),
             Table::OpenReviews => Some(&mut self.open_reviews),
             Table::Subjects => Some(&mut self.subjects),
             Table::Kept => Some(&mut self.kept),
             Table::Pending => Some(&mut self.pending),
-            Table::Adapters => Some(&mut self.adapters),
             Table::Refusals => Some(&mut self.refusals),
             Table::Meta
             | Table::ByEvent
@@ -109,23 +97,20 @@ impl Counts {
     }
 
     /// All of them, in the order in which they are written: a new one comes last.
-    const fn each(&mut self) -> [&mut u64; 16] {
+    const fn each(&mut self) -> [&mut u64; 13] {
         [
             &mut self.entries,
             &mut self.verdicts,
             &mut self.sessions,
             &mut self.mails,
-            &mut self.ontologies,
+            &mut self.documents,
             &mut self.sources,
-            &mut self.pipelines,
             &mut self.runs,
-            &mut self.workflows,
             &mut self.reviews,
             &mut self.open_reviews,
             &mut self.subjects,
             &mut self.kept,
             &mut self.pending,
-            &mut self.adapters,
             &mut self.refusals,
         ]
     }

@@ -8,14 +8,13 @@ use super::verify::Meter;
 use super::view::SourceView;
 use crate::base::engine::Tables;
 use crate::base::error::{FileKind, StoreError};
-use crate::base::rows::{self, Table, key};
+use crate::base::rows::{self, Row, Table, key};
 use crate::base::watermark::Counts;
 use oracled_domain::Sha256Hex;
-use oracled_domain::ground::id::{PipelineId, SourceId};
-use oracled_domain::ground::ontology::{Ontology, OntologyRef};
-use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::run::{FileRef, Run, RunState};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::ops::{Deref, RangeBounds};
@@ -56,6 +55,11 @@ impl Store {
         Self { tables, ground: Arc::new(Ground { files, views: RwLock::default() }) }
     }
 
+    /// The same store with these rows in place of the stored ones of the same names.
+    pub(crate) fn with_preview(&self, rows: BTreeMap<(Table, Vec<u8>), Row>) -> Self {
+        Self { tables: self.tables.with_preview(rows), ground: Arc::clone(&self.ground) }
+    }
+
     /// Removes the cached views of the sources that were `changed`.
     pub(crate) fn forget(&self, changed: &[&SourceId]) {
         if changed.is_empty() {
@@ -86,16 +90,6 @@ impl Store {
         &self.ground.files
     }
 
-    /// A version of an ontology, with its revision.
-    pub fn ontology(&self, reference: &OntologyRef) -> Result<Option<(Ontology, u64)>, StoreError> {
-        self.read_row(Table::Ontologies, &reference.to_string())
-    }
-
-    /// Every version of every ontology, in the order of their names.
-    pub fn ontologies(&self) -> Result<Vec<Ontology>, StoreError> {
-        self.read_all(Table::Ontologies)
-    }
-
     /// A source, with its revision.
     pub fn source(&self, oracle_id: &SourceId) -> Result<Option<(SourceState, u64)>, StoreError> {
         self.read_row(Table::Sources, oracle_id.as_str())
@@ -104,24 +98,6 @@ impl Store {
     /// Every source, in the order of their ids.
     pub fn sources(&self) -> Result<Vec<SourceState>, StoreError> {
         self.read_all(Table::Sources)
-    }
-
-    /// Which definition a pipeline has, with the revision.
-    pub fn pipeline(
-        &self,
-        pipeline_id: &PipelineId,
-    ) -> Result<Option<(RegisteredPipeline, u64)>, StoreError> {
-        self.read_row(Table::Pipelines, pipeline_id.as_str())
-    }
-
-    /// Every pipeline, in the order of their ids.
-    pub fn pipelines(&self) -> Result<Vec<RegisteredPipeline>, StoreError> {
-        self.read_all(Table::Pipelines)
-    }
-
-    /// The definition of this digest.
-    pub fn definition(&self, digest: &Sha256Hex) -> Result<Option<Definition>, StoreError> {
-        Ok(self.read_row(Table::Definitions, digest.as_str())?.map(|(definition, _)| definition))
     }
 
     /// A run, with its revision.
@@ -191,7 +167,7 @@ impl Store {
     /// The ontology that a source is of.
     pub(super) fn ontology_of(&self, state: &SourceState) -> Result<Ontology, StoreError> {
         let reference = &state.entry.registration.ontology;
-        let found = self.ontology(reference)?.map(|(ontology, _)| ontology);
+        let found = self.ontology(reference)?;
         let oracle_id = state.entry.oracle_id();
         let detail = || format!("source {oracle_id} is of the ontology {reference}, which is missing");
         found.ok_or_else(|| StoreError::Short { dir: self.dir().to_owned(), detail: detail() })

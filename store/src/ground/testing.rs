@@ -9,6 +9,7 @@ use super::view::SourceView;
 use crate::{Journal, Options, Record, Store, StoreError, Write};
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::PruneEntry;
+use oracled_domain::documents::Registered;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::query::{Query, QueryRequest};
@@ -147,7 +148,7 @@ impl World {
         .expect("a registration");
         let entry = SourceRegistryEntry::new(registration, "test".into(), at(0));
         self.commit(vec![
-            Write::PutOntology(Arc::new(ontology())),
+            Write::registered(&Registered::new(ontology(), at(0), "test".into())),
             Write::PutSource(Arc::new(SourceState::new(entry))),
         ]);
     }

@@ -2,17 +2,16 @@
 
 use crate::audit::log::Callers;
 use crate::ground::state::SourceState;
-use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
-use oracled_domain::ground::ontology::{Ontology, OntologyRef};
-use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
+use oracled_domain::documents::{Document, DocumentKind, Registered};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::run::Run;
 use oracled_domain::verdict::session::{Refusal, RefusalKey};
-use oracled_domain::verification::adapter::RegisteredAdapter;
 use oracled_domain::verification::review::ReviewState;
-use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
 use oracled_domain::{Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::sync::Arc;
 
 /// What is committed together: applied whole, or not at all.
@@ -59,20 +58,14 @@ pub enum RowKey {
     Refusal(RefusalKey),
     /// A mail in the outbox.
     Mail(MailId),
-    /// A version of an ontology.
-    Ontology(OntologyRef),
+    /// A registered document, by its kind and its id. Sources and their freshness policies have the row `Source`.
+    Document(DocumentKind, String),
     /// A source.
     Source(SourceId),
-    /// Which definition a pipeline has.
-    Pipeline(PipelineId),
     /// A pipeline's definition, by its digest.
     Definition(Sha256Hex),
     /// A run, by its id.
     Run(Sha256Hex),
-    /// A live source's adapter.
-    Adapter(SourceId),
-    /// A workflow of verification.
-    Workflow(WorkflowId),
     /// A review, by its id.
     Review(String),
     /// What people are to decide of a thing, and have decided.
@@ -91,7 +84,7 @@ pub enum Write {
     /// Removes a cached verdict.
     RemoveVerdict(SessionId),
     /// Stores a session, in place of any other of its id.
-    PutSession(Session),
+    PutSession(Arc<Session>),
     /// Removes a session.
     RemoveSession(SessionId),
     /// Notes an attempt to regenerate a verdict, in place of the one before.
@@ -106,20 +99,14 @@ pub enum Write {
     PutMail(Arc<Mail>),
     /// Takes a mail out of the outbox.
     RemoveMail(MailId),
-    /// Stores a version of an ontology.
-    PutOntology(Arc<Ontology>),
+    /// Stores the row of a registered document, in place of what there is under its kind and id.
+    PutDocument(DocumentKind, String, Arc<RawValue>),
     /// Stores a source, in place of what there is under its id.
     PutSource(Arc<SourceState>),
-    /// Stores which definition a pipeline has, in place of any other.
-    PutPipeline(RegisteredPipeline),
     /// Stores a pipeline's definition under its digest.
     PutDefinition(Arc<Definition>),
     /// Stores a run, in place of what there is under its id.
     PutRun(Arc<Run>),
-    /// Stores a live source's adapter, in place of any other.
-    PutAdapter(Arc<RegisteredAdapter>),
-    /// Stores a workflow, in place of what there is under its id.
-    PutWorkflow(Arc<RegisteredWorkflow>),
     /// Stores a review, in place of what there is under its id; while nobody has resolved it, it is found among the open ones.
     PutReview(Arc<ReviewState>),
     /// Stores what people are to decide of a thing and have decided, in place of what there is.
@@ -137,6 +124,19 @@ pub enum Write {
 }
 
 impl Write {
+    /// Stores a registered document.
+    #[must_use]
+    pub fn registered<D: Document>(registered: &Registered<D>) -> Self {
+        Self::document(D::KIND, registered.document.document_id(), registered)
+    }
+
+    /// Stores the row of a registered document.
+    #[must_use]
+    pub fn document(kind: DocumentKind, document_id: impl ToString, row: &impl Serialize) -> Self {
+        let row = serde_json::value::to_raw_value(row).expect("a row is plain data with string keys");
+        Self::PutDocument(kind, document_id.to_string(), row.into())
+    }
+
     /// Whether the write is new work if its row does not exist yet. Low disk space rejects new work. Writes that follow from
     /// accepted work, such as mail or the review of a pending decision, continue until the disk is full.
     pub(crate) const fn is_new_work(&self) -> bool {
@@ -144,12 +144,9 @@ impl Write {
             self,
             Self::PutVerdict(_)
                 | Self::PutSession(_)
-                | Self::PutOntology(_)
+                | Self::PutDocument(..)
                 | Self::PutSource(_)
-                | Self::PutPipeline(_)
                 | Self::PutRun(_)
-                | Self::PutAdapter(_)
-                | Self::PutWorkflow(_)
                 | Self::PutPending(_)
                 | Self::PutReview(_)
                 | Self::PutRefusal(_)
@@ -168,13 +165,10 @@ impl Write {
             Self::RemoveRefusal(key) => RowKey::Refusal(key.clone()),
             Self::PutMail(mail) => RowKey::Mail(mail.standing.mail_id.clone()),
             Self::RemoveMail(mail_id) => RowKey::Mail(mail_id.clone()),
-            Self::PutOntology(ontology) => RowKey::Ontology(ontology.reference()),
+            Self::PutDocument(kind, document_id, _) => RowKey::Document(*kind, document_id.clone()),
             Self::PutSource(state) => RowKey::Source(state.entry.oracle_id().clone()),
-            Self::PutPipeline(pipeline) => RowKey::Pipeline(pipeline.pipeline_id.clone()),
             Self::PutDefinition(definition) => RowKey::Definition(definition.digest()),
             Self::PutRun(run) => RowKey::Run(run.run_id.clone()),
-            Self::PutAdapter(registered) => RowKey::Adapter(registered.adapter.oracle_id.clone()),
-            Self::PutWorkflow(registered) => RowKey::Workflow(registered.workflow.workflow_id.clone()),
             Self::PutReview(state) => RowKey::Review(state.review.review_id.clone()),
             Self::PutSubject(key, _) | Self::RemoveSubject(key) => RowKey::Subject(key.clone()),
             Self::PutKept(key, _) | Self::RemoveKept(key) => RowKey::Kept(key.clone()),
@@ -199,13 +193,10 @@ impl Write {
             Self::PutRegen(attempt) => Some(json(attempt)),
             Self::PutRefusal(refusal) => Some(json(refusal)),
             Self::PutMail(mail) => Some(json(mail)),
-            Self::PutOntology(ontology) => Some(json(ontology)),
+            Self::PutDocument(_, _, row) => Some(row.get().as_bytes().to_vec()),
             Self::PutSource(state) => Some(json(state)),
-            Self::PutPipeline(pipeline) => Some(json(pipeline)),
             Self::PutDefinition(definition) => Some(json(definition)),
             Self::PutRun(run) => Some(json(run)),
-            Self::PutAdapter(registered) => Some(json(registered)),
-            Self::PutWorkflow(registered) => Some(json(registered)),
             Self::PutReview(state) => Some(json(state)),
             Self::PutSubject(_, subject) => Some(json(subject)),
             Self::PutKept(_, answer) => Some(json(answer)),

@@ -1,6 +1,7 @@
 //! A group of records on its way into one batch: numbered, checked against what it expects, and laid out in rows.
 
 use crate::audit::log::{self, Tip};
+use crate::base::documents::document_name;
 use crate::base::engine::Engine;
 use crate::base::error::StoreError;
 use crate::base::rows::{self, Row, Table};
@@ -245,7 +246,7 @@ impl<'a> Staged<'a> {
 }
 
 /// The table and the name of a row.
-fn place(row: &RowKey) -> (Table, Cow<'_, [u8]>) {
+pub(crate) fn place(row: &RowKey) -> (Table, Cow<'_, [u8]>) {
     let named = |table, name| (table, Cow::Borrowed(str::as_bytes(name)));
     match row {
         RowKey::Verdict(session_id) => named(Table::Verdicts, session_id.as_str()),
@@ -253,13 +254,10 @@ fn place(row: &RowKey) -> (Table, Cow<'_, [u8]>) {
         RowKey::Regen(session_id) => named(Table::Regens, session_id.as_str()),
         RowKey::Refusal(key) => (Table::Refusals, Cow::Owned(refusal_name(key).into_bytes())),
         RowKey::Mail(mail_id) => named(Table::Outbox, mail_id.as_str()),
-        RowKey::Ontology(reference) => (Table::Ontologies, Cow::Owned(reference.to_string().into_bytes())),
+        RowKey::Document(kind, id) => (Table::Documents, Cow::Owned(document_name(*kind, id).into_bytes())),
         RowKey::Source(oracle_id) => named(Table::Sources, oracle_id.as_str()),
-        RowKey::Pipeline(pipeline_id) => named(Table::Pipelines, pipeline_id.as_str()),
         RowKey::Definition(digest) => named(Table::Definitions, digest.as_str()),
         RowKey::Run(run_id) => named(Table::Runs, run_id.as_str()),
-        RowKey::Adapter(oracle_id) => named(Table::Adapters, oracle_id.as_str()),
-        RowKey::Workflow(workflow_id) => named(Table::Workflows, workflow_id.as_str()),
         RowKey::Review(review_id) => named(Table::Reviews, review_id),
         RowKey::Subject(key) => (Table::Subjects, Cow::Owned(subject_name(key).into_bytes())),
         RowKey::Kept(key) => (Table::Kept, Cow::Owned(kept_name(key).into_bytes())),

@@ -90,7 +90,7 @@ fn delivered(n: usize, summary_bytes: usize) -> Record {
     Record {
         expect: vec![Expect { row: RowKey::Verdict(id(n)), revision: None }],
         events: vec![crosscheck, cached],
-        writes: vec![Write::PutVerdict(delivery.into()), Write::PutSession(session)],
+        writes: vec![Write::PutVerdict(delivery.into()), Write::PutSession(session.into())],
         ..Record::default()
     }
 }
@@ -1035,7 +1035,8 @@ fn a_row_that_is_being_replaced_is_read_as_it_was_until_it_is_replaced() {
             assert!(reads > 300, "there was something to read: {reads}");
         });
         for _ in 0..300 {
-            let writes = vec![Write::PutSession(session.clone()), Write::PutSession(session.clone())];
+            let writes =
+                vec![Write::PutSession(session.clone().into()), Write::PutSession(session.clone().into())];
             let record =
                 Record { writes, ..Record::from(Event::new(at(0), None, EventKind::ServiceStopped)) };
             journal.commit(&[record]).expect("the disk takes it");

@@ -2,6 +2,7 @@ use super::*;
 use crate::journal::record::{Expect, Record, Refused, RowKey, Write};
 use crate::{Journal, Options, Store};
 use oracled_domain::audit::event::verification::{ResolutionEntry, ReviewEntry, SourceAskedEntry};
+use oracled_domain::documents::{DocumentKind, Registered};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::verdict::session::{Refusal, RefusalKey};
@@ -49,13 +50,11 @@ fn workflow(workflow_id: &str) -> Workflow {
     }))
 }
 
-fn registered(workflow_id: &str) -> RegisteredWorkflow {
-    let workflow = workflow(workflow_id);
-    let workflow_sha256 = workflow.digest();
-    RegisteredWorkflow { workflow, workflow_sha256, registered_at: at(0), registered_by: "uid 1".into() }
+fn registered(workflow_id: &str) -> Registered<Workflow> {
+    Registered::new(workflow(workflow_id), at(0), "uid 1".into())
 }
 
-fn adapter() -> RegisteredAdapter {
+fn adapter() -> Registered<Adapter> {
     let adapter: Adapter = read(json!({
         "oracle_id": "lab-a", "endpoint": "https://lab.example/{patient}", "records": "/data",
         "normalization": {
@@ -65,8 +64,7 @@ fn adapter() -> RegisteredAdapter {
         },
 
     }));
-    let adapter_sha256 = adapter.digest();
-    RegisteredAdapter { adapter, adapter_sha256, registered_at: at(0), registered_by: "uid 1".into() }
+    Registered::new(adapter, at(0), "uid 1".into())
 }
 
 fn candidate(oracle_id: &str, dose: &str, note: &str, second: i64) -> Candidate {
@@ -217,9 +215,9 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     let revision = commit(
         &mut journal,
         record(vec![
-            Write::PutWorkflow(Arc::new(registered("intake"))),
-            Write::PutWorkflow(Arc::new(registered("discharge"))),
-            Write::PutAdapter(Arc::new(adapter())),
+            Write::registered(&registered("intake")),
+            Write::registered(&registered("discharge")),
+            Write::registered(&adapter()),
             Write::PutReview(Arc::new(state.clone())),
             Write::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
             Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 3))),
@@ -228,12 +226,11 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     );
     drop((journal, store));
     let (mut journal, store) = open(dir.path());
-    let id = "intake".parse().expect("an id");
-    assert_eq!(store.workflow(&id).expect("read"), Some((registered("intake"), revision)));
-    let source = "lab-a".parse().expect("an id");
-    assert_eq!(store.adapter(&source).expect("read"), Some((adapter(), revision)));
-    assert_eq!(store.adapter(&"lab-b".parse().expect("an id")).expect("read"), None);
-    assert_eq!(store.workflows().expect("read"), [registered("discharge"), registered("intake")]);
+    assert_eq!(store.registered("intake").expect("read"), Some((registered("intake"), revision)));
+    assert_eq!(store.registered("lab-a").expect("read"), Some((adapter(), revision)));
+    assert_eq!(store.registered::<Adapter>("lab-b").expect("read"), None);
+    assert_eq!(store.registered::<Workflow>("lab-a").expect("read"), None);
+    assert_eq!(store.all_registered().expect("read"), [registered("discharge"), registered("intake")]);
     assert_eq!(store.review("v-1").expect("read"), Some((state, revision)));
     assert_eq!(store.subject(&subject_key("intake")).expect("read"), Some((subject(&inputs), revision)));
     assert_eq!(store.subject(&subject_key("discharge")).expect("read"), None);
@@ -254,8 +251,8 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     assert_eq!(store.pending().expect("read"), []);
     let counts = journal.counts();
     assert_eq!(
-        (counts.workflows, counts.reviews, counts.open_reviews, counts.subjects, counts.kept, counts.pending),
-        (2, 1, 0, 0, 0, 0)
+        (counts.documents, counts.reviews, counts.open_reviews, counts.subjects, counts.kept, counts.pending),
+        (3, 1, 0, 0, 0, 0)
     );
     store.audit_all().expect("nothing is missing");
 }
@@ -278,9 +275,8 @@ fn second_of_two_concurrent_reviews_of_a_thing_is_stale() {
     let (_, revision) = store.subject(&key).expect("read").expect("it is there");
     commit(&mut journal, open("v-2", Some(revision)));
     for row in [
-        RowKey::Workflow("intake".parse().expect("an id")),
+        RowKey::Document(DocumentKind::Workflow, "intake".into()),
         RowKey::Review("v-3".into()),
-        RowKey::Adapter("lab-a".parse().expect("an id")),
         RowKey::Kept(kept_key("lab-a", "p-1")),
         RowKey::Pending("v-1".into()),
     ] {
@@ -451,8 +447,8 @@ fn files(dir: &Path) -> usize {
 #[test]
 fn a_row_of_verification_that_vanished_is_found() {
     let rows: [(&str, &str); 7] = [
-        ("Alab-a\0", "1 adapters"),
-        ("Wintake\0", "1 workflows"),
+        ("Eadapter/lab-a\0", "2 documents"),
+        ("Eworkflow/intake\0", "2 documents"),
         ("Vv-1\0", "1 reviews"),
         ("Ov-1\0", "1 open reviews"),
         ("Tintake/", "1 subjects of review"),
@@ -464,8 +460,8 @@ fn a_row_of_verification_that_vanished_is_found() {
         let (mut journal, store) = open(dir.path());
         let inputs = inputs("v-1", "");
         let writes = vec![
-            Write::PutAdapter(Arc::new(adapter())),
-            Write::PutWorkflow(Arc::new(registered("intake"))),
+            Write::registered(&adapter()),
+            Write::registered(&registered("intake")),
             put_review("v-1", None),
             Write::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
             Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 3))),
@@ -522,4 +518,23 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
         let is_low = matches!(outcome, Err(Refused::LowSpace(_)));
         assert_eq!((outcome.is_ok(), is_low), (is_taken, !is_taken), "{writes:?}: {outcome:?}");
     }
+}
+
+#[test]
+fn preview_reads_writes_that_are_not_stored() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    commit(&mut journal, record(vec![Write::registered(&registered("intake"))]));
+    let other = Registered { registered_by: "uid 2".into(), ..registered("intake") };
+    let writes = [
+        Write::registered(&registered("discharge")),
+        Write::registered(&other),
+        Write::registered(&adapter()),
+    ];
+    let preview = store.preview(&writes);
+    assert_eq!(preview.all_registered().expect("read"), [registered("discharge"), other.clone()]);
+    assert_eq!(preview.registered("intake").expect("read").map(|(row, _)| row), Some(other));
+    assert_eq!(preview.registered("lab-a").expect("read").map(|(row, _)| row), Some(adapter()));
+    assert_eq!(store.all_registered().expect("read"), [registered("intake")]);
+    assert_eq!(store.registered::<Adapter>("lab-a").expect("read"), None);
 }

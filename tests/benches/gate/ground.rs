@@ -29,9 +29,9 @@ use tokio::runtime;
 pub(crate) const SOURCE: &str = "world-bank-population";
 /// The documents that come with the project.
 const DOCUMENTS: [(&str, &str); 3] = [
-    ("/v1/ontologies/population/1", "ontologies/population.json"),
-    ("/v1/sources/world-bank-population", "sources/world-bank-population.json"),
-    ("/v1/pipelines/world-bank-population", "pipelines/world-bank-population.json"),
+    ("/v1/documents/ontology/population@1", "ontologies/population.json"),
+    ("/v1/documents/source/world-bank-population", "sources/world-bank-population.json"),
+    ("/v1/documents/pipeline/world-bank-population", "pipelines/world-bank-population.json"),
 ];
 /// What a lookup may take, of SQLite's.
 const AIM: f64 = 0.5;

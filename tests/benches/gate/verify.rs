@@ -100,7 +100,7 @@ async fn prepare(daemon: &Daemon<'_>, release: &Release) {
         assert_eq!(run.get("state"), Some(&json!("completed")), "{run}");
     }
     let workflow = workflow(WORKFLOW, &SOURCES, &json!({}));
-    let answer = put(control, &format!("/v1/workflows/{WORKFLOW}"), &workflow).await;
+    let answer = put(control, &format!("/v1/documents/workflow/{WORKFLOW}"), &workflow).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 

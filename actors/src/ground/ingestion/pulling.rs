@@ -19,6 +19,7 @@ use jiff::fmt::rfc2822;
 use oracled_domain::audit::event::ground::{
     ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry,
 };
+use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::pipeline::{LastPull, RegisteredPipeline};
 use oracled_domain::ground::run::{Run, RunState};
@@ -172,9 +173,16 @@ impl Shop {
             let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
             let (registered, revision) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
             let record = Record {
-                expect: as_read(RowKey::Pipeline(pipeline_id.clone()), Some(revision)),
+                expect: as_read(
+                    RowKey::Document(DocumentKind::Pipeline, pipeline_id.to_string()),
+                    Some(revision),
+                ),
                 events: vec![event.clone()],
-                writes: vec![Write::PutPipeline(RegisteredPipeline { last_pull: Some(last), ..registered })],
+                writes: vec![Write::document(
+                    DocumentKind::Pipeline,
+                    pipeline_id,
+                    &RegisteredPipeline { last_pull: Some(last), ..registered },
+                )],
                 ..Record::default()
             };
             Ok::<_, RegistryError>(Decided::Change((), record))

@@ -1,12 +1,11 @@
 //! Confirmation: what a source has said, and what was declared stale, holds after all.
 
-use super::{Desk, Registry, RegistryError, as_read};
+use super::sources::put_source;
+use super::{Desk, Registry, RegistryError};
 use crate::audit::commit_loop::Decided;
 use oracled_domain::audit::event::ground::{ConfirmationCause, ConfirmationEntry};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{Event, EventKind, Peer};
-use oracled_store::{Record, RowKey, Write};
-use std::sync::Arc;
 
 /// What confirms a source.
 #[derive(Debug, Clone)]
@@ -28,13 +27,13 @@ impl Desk {
         confirmation: Confirmation,
     ) -> Result<bool, RegistryError> {
         let Confirmation { confirmed_by, detail, peer, invalidation_count } = confirmation;
-        let confirmed = self.change(|desk| {
-            let (state, revision) = desk.source(oracle_id)?;
+        let confirmed = self.log.decide_and_commit(|| {
+            let (state, revision) = self.source(oracle_id)?;
             let is_last = invalidation_count.is_none_or(|declared| declared == state.invalidation_count);
             let Some(invalidated_at) = state.stale_since().filter(|_| is_last) else {
-                return Ok(Decided::Already(()));
+                return Ok::<_, RegistryError>(Decided::Already(()));
             };
-            let timestamp = desk.clock.now();
+            let timestamp = self.clock.now();
             let entry = ConfirmationEntry {
                 oracle_id: oracle_id.clone(),
                 invalidated_at,
@@ -42,16 +41,10 @@ impl Desk {
                 detail: detail.clone(),
                 peer,
             };
-            let state = state.confirmed(timestamp);
-            let record = Record {
-                expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
-                events: vec![Event::new(timestamp, None, EventKind::SourceConfirmed(entry))],
-                writes: vec![Write::PutSource(Arc::new(state))],
-                ..Record::default()
-            };
-            Ok(Decided::Change((), record))
+            let event = Event::new(timestamp, None, EventKind::SourceConfirmed(entry));
+            Ok(Decided::Change((), put_source(state.confirmed(timestamp), Some(revision), event)))
         });
-        Ok(confirmed.await?.1)
+        Ok(confirmed.await?.1.is_some())
     }
 }
 

@@ -1,46 +1,33 @@
 //! Documents that are registered: ontologies, and pipelines with all that they name.
 
 use super::{Registrable, Registry, RegistryError, as_read};
-use crate::audit::commit_loop::Decided;
 use crate::ground::pull::{PullError, PullRequest, Puller, Validators};
 use crate::ground::schedule::Schedule;
 use crate::upstream::web::WebError;
-use oracled_domain::audit::event::ground::{OntologyEntry, PipelineEntry};
+use oracled_domain::Peer;
+use oracled_domain::documents::Document;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
 use oracled_domain::ground::source::AdapterId;
-use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, RowKey, Write};
 use std::sync::Arc;
 
 impl Registrable for Ontology {
-    type Registered = Self;
-
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Decided<Self>, RegistryError> {
+    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
         let desk = &registry.desk;
         self.validate()?;
         let reference = self.reference();
         match desk.store.ontology(&reference)? {
-            Some((known, _)) if known == *self => return Ok(Decided::Already(known)),
-            Some(_) => return Err(RegistryError::OntologyFixed(reference.clone())),
+            Some(known) if known == *self => return Ok(None),
+            Some(_) => return Err(RegistryError::OntologyFixed(reference)),
             None => {}
         }
-        let (sha256, timestamp) = (self.digest(), desk.clock.now());
-        let entry = OntologyEntry { ontology: reference.clone(), sha256, peer };
-        let record = Record {
-            expect: as_read(RowKey::Ontology(reference.clone()), None),
-            events: vec![Event::new(timestamp, None, EventKind::OntologyRegistered(entry))],
-            writes: vec![Write::PutOntology(Arc::new(self.clone()))],
-            ..Record::default()
-        };
-        Ok(Decided::Change(self.clone(), record))
+        desk.replacement(self, Vec::new(), Vec::new(), peer)
     }
 }
 
 impl Registrable for Definition {
-    type Registered = RegisteredPipeline;
-
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Decided<RegisteredPipeline>, RegistryError> {
+    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
         let desk = &registry.desk;
         let (pipeline_id, oracle_id) = (&self.pipeline.pipeline_id, &self.pipeline.oracle_id);
         let digest = self.digest();
@@ -52,42 +39,35 @@ impl Registrable for Definition {
         check_retrieval(self, &registry.puller)?;
         let known = desk.store.pipeline(pipeline_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
-        if let Some((known, _)) = &known {
+        let known = known.map(|(known, _)| known);
+        if let Some(known) = &known {
             if known.oracle_id != *oracle_id {
                 let (pipeline_id, oracle_id) = (pipeline_id.clone(), known.oracle_id.clone());
                 return Err(RegistryError::PipelineFixed { pipeline_id, oracle_id });
             }
             if known.pipeline_sha256 == digest {
-                return Ok(Decided::Already(known.clone()));
+                return Ok(None);
             }
         }
         let timestamp = desk.clock.now();
-        let last_pull = known.as_ref().and_then(|(known, _)| known.last_pull);
+        let before = known.as_ref().map(|known| desk.store.definition(&known.pipeline_sha256)).transpose()?;
         let registered = RegisteredPipeline {
             pipeline_id: pipeline_id.clone(),
             oracle_id: oracle_id.clone(),
-            pipeline_sha256: digest.clone(),
+            pipeline_sha256: digest,
             registered_at: timestamp,
             registered_by: peer.uid.to_string(),
-            last_pull,
+            last_pull: known.and_then(|known| known.last_pull),
         };
-        let entry = PipelineEntry {
-            pipeline_id: pipeline_id.clone(),
-            oracle_id: oracle_id.clone(),
-            before_sha256: known.map(|(known, _)| known.pipeline_sha256),
-            pipeline_sha256: digest.clone(),
-            peer,
-        };
-        let record = Record {
-            expect: as_read(RowKey::Pipeline(pipeline_id.clone()), revision),
-            events: vec![Event::new(timestamp, None, EventKind::PipelineRegistered(entry))],
+        Ok(Some(Record {
+            expect: as_read(RowKey::Document(Self::KIND, self.document_id()), revision),
+            events: vec![desk.registered_event(before.flatten().as_ref(), self, peer)],
             writes: vec![
                 Write::PutDefinition(Arc::new(self.clone())),
-                Write::PutPipeline(registered.clone()),
+                Write::document(Self::KIND, pipeline_id, &registered),
             ],
             ..Record::default()
-        };
-        Ok(Decided::Change(registered, record))
+        }))
     }
 }
 

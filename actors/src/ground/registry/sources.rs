@@ -4,9 +4,8 @@ use super::{Desk, Registrable, Registry, RegistryError, as_read, bounds, policy_
 use crate::audit::commit_loop::Decided;
 use crate::platform::metrics::Metrics;
 use jiff::Timestamp;
-use oracled_domain::audit::event::ground::{
-    FreshnessEntry, InvalidationCause, InvalidationEntry, SourceChange, SourceEntry,
-};
+use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, SourceChange, SourceEntry};
+use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::RunState;
@@ -39,22 +38,19 @@ pub struct Invalidation {
 }
 
 impl Registrable for Registration {
-    type Registered = SourceRegistryEntry;
-
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Decided<SourceRegistryEntry>, RegistryError> {
+    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
         let desk = &registry.desk;
         let oracle_id = &self.oracle_id;
         let ontology = desk.ontology(&self.ontology)?;
         self.validate(&ontology)?;
         let Some((state, revision)) = desk.store.source(oracle_id)? else {
             let (by, now) = (peer.uid.to_string(), desk.clock.now());
-            let entry = SourceRegistryEntry::new(self.clone(), by, now);
-            let state = SourceState::new(entry.clone());
-            let change = Change { before: None, state, revision: None, kind: SourceChange::Registered };
-            return Ok(Decided::Change(entry, desk.source_change(change, peer)));
+            let state = SourceState::new(SourceRegistryEntry::new(self.clone(), by, now));
+            let event = desk.registered_event(None, self, peer);
+            return Ok(Some(put_source(state, None, event)));
         };
         if state.entry.registration == *self {
-            return Ok(Decided::Already(state.entry));
+            return Ok(None);
         }
         let before = desk.ontology(&state.entry.registration.ontology)?;
         let adapter = desk.check_adapter(self, &ontology)?;
@@ -63,48 +59,46 @@ impl Registrable for Registration {
         let is_being_read = adapter.is_some() || has_runs || desk.is_being_read(&state)?;
         let entry = state.entry.amended(self.clone(), &before, &ontology, is_being_read)?;
         let seen_by = desk.check_workflows(self)?;
-        let before = Some(state.entry.clone());
-        let state = SourceState { entry: entry.clone(), ..state };
+        let event = desk.registered_event(Some(&state.entry.registration), self, peer);
+        let state = SourceState { entry, ..state };
         if let Some(policy) = &state.policy {
             policy.validate(&bounds(&state, &ontology)).map_err(RegistryError::PolicyKept)?;
         }
-        let change = Change { before, state, revision: Some(revision), kind: SourceChange::Amended };
-        let mut record = desk.source_change(change, peer);
-        record.expect.extend(as_read(RowKey::Adapter(oracle_id.clone()), adapter));
+        let mut record = put_source(state, Some(revision), event);
+        record
+            .expect
+            .extend(as_read(RowKey::Document(DocumentKind::Adapter, oracle_id.to_string()), adapter));
         record.expect.extend(seen_by);
-        Ok(Decided::Change(entry, record))
+        Ok(Some(record))
     }
 
-    fn announce(registered: &SourceRegistryEntry, metrics: &Metrics) {
-        metrics.ingesting.expects(registered.oracle_id());
+    fn announce(&self, metrics: &Metrics) {
+        metrics.ingesting.expects(&self.oracle_id);
     }
 }
 
 impl Registrable for FreshnessPolicy {
-    type Registered = Self;
-
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Decided<Self>, RegistryError> {
+    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
         let desk = &registry.desk;
         let (state, revision) = desk.source(&self.oracle_id)?;
         let ontology = desk.ontology(&state.entry.registration.ontology)?;
         self.validate(&bounds(&state, &ontology))?;
         if state.policy.as_ref() == Some(self) {
-            return Ok(Decided::Already(self.clone()));
+            return Ok(None);
         }
-        let entry = FreshnessEntry {
-            oracle_id: self.oracle_id.clone(),
-            before: state.policy.clone(),
-            after: self.clone(),
-            peer,
-        };
+        let event = desk.registered_event(state.policy.as_ref(), self, peer);
         let state = SourceState { policy: Some(self.clone()), ..state };
-        let record = Record {
-            expect: as_read(RowKey::Source(self.oracle_id.clone()), Some(revision)),
-            events: vec![Event::new(desk.clock.now(), None, EventKind::FreshnessPolicySet(entry))],
-            writes: vec![Write::PutSource(Arc::new(state))],
-            ..Record::default()
-        };
-        Ok(Decided::Change(self.clone(), record))
+        Ok(Some(put_source(state, Some(revision), event)))
+    }
+}
+
+/// The record that stores a source in place of its row of this revision.
+pub(super) fn put_source(state: SourceState, revision: Option<u64>, event: Event) -> Record {
+    Record {
+        expect: as_read(RowKey::Source(state.entry.oracle_id().clone()), revision),
+        events: vec![event],
+        writes: vec![Write::PutSource(Arc::new(state))],
+        ..Record::default()
     }
 }
 
@@ -119,18 +113,25 @@ impl Registry {
         review: Review,
         peer: Peer,
     ) -> Result<SourceRegistryEntry, RegistryError> {
-        let reviewed = self.desk.change(|desk| {
+        let desk = &self.desk;
+        let reviewed = desk.log.decide_and_commit(|| {
             let (state, revision) = desk.source(oracle_id)?;
-            let (entry, kind) = match review {
+            let (entry, change) = match review {
                 Review::Approve => (state.entry.approved()?, SourceChange::Approved),
                 Review::Deprecate(date) => {
                     (state.entry.deprecated(date, desk.clock.now())?, SourceChange::Deprecated)
                 }
             };
-            let before = Some(state.entry.clone());
+            let event = EventKind::SourceChanged(SourceEntry {
+                oracle_id: oracle_id.clone(),
+                change,
+                before: Box::new(state.entry.without_history()),
+                after: Box::new(entry.without_history()),
+                peer,
+            });
             let state = SourceState { entry: entry.clone(), ..state };
-            let change = Change { before, state, revision: Some(revision), kind };
-            Ok(Decided::Change(entry, desk.source_change(change, peer)))
+            let event = Event::new(desk.clock.now(), None, event);
+            Ok::<_, RegistryError>(Decided::Change(entry, put_source(state, Some(revision), event)))
         });
         Ok(reviewed.await?.0)
     }
@@ -141,7 +142,8 @@ impl Registry {
     /// `SourceUnknown`, `NoTrigger`; or the entry cannot be committed, and then nothing changes.
     pub async fn invalidate(&self, invalidation: Invalidation) -> Result<(), RegistryError> {
         let Invalidation { oracle_id, trigger, detail, peer } = invalidation;
-        let invalidated = self.desk.change(|desk| {
+        let desk = &self.desk;
+        let invalidated = desk.log.decide_and_commit(|| {
             let (state, revision) = desk.source(&oracle_id)?;
             let ontology = desk.ontology(&state.entry.registration.ontology)?;
             let policy = policy_of(&state, &ontology);
@@ -161,14 +163,8 @@ impl Registry {
             let timestamp = desk.clock.now();
             let (id, detail) = (oracle_id.clone(), detail.clone());
             let entry = InvalidationEntry { oracle_id: id, trigger, detail, peer: Some(peer) };
-            let state = state.invalidated(timestamp);
-            let record = Record {
-                expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
-                events: vec![Event::new(timestamp, None, EventKind::SourceInvalidated(entry))],
-                writes: vec![Write::PutSource(Arc::new(state))],
-                ..Record::default()
-            };
-            Ok(Decided::Change((), record))
+            let event = Event::new(timestamp, None, EventKind::SourceInvalidated(entry));
+            Ok(Decided::Change((), put_source(state.invalidated(timestamp), Some(revision), event)))
         });
         invalidated.await.map(|_| ())
     }
@@ -184,30 +180,4 @@ impl Desk {
         }
         Ok(false)
     }
-
-    fn source_change(&self, change: Change, peer: Peer) -> Record {
-        let Change { before, state, revision, kind } = change;
-        let oracle_id = state.entry.oracle_id().clone();
-        let entry = SourceEntry {
-            oracle_id: oracle_id.clone(),
-            change: kind,
-            before: before.map(|before| Box::new(before.without_history())),
-            after: Box::new(state.entry.without_history()),
-            peer,
-        };
-        Record {
-            expect: as_read(RowKey::Source(oracle_id), revision),
-            events: vec![Event::new(self.clock.now(), None, EventKind::SourceChanged(entry))],
-            writes: vec![Write::PutSource(Arc::new(state))],
-            ..Record::default()
-        }
-    }
-}
-
-/// A source as it was and as it will be.
-struct Change {
-    before: Option<SourceRegistryEntry>,
-    state: SourceState,
-    revision: Option<u64>,
-    kind: SourceChange,
 }

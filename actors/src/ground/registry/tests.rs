@@ -3,9 +3,10 @@ mod at_once;
 use super::*;
 use crate::ground::ingestion::tests::OLD;
 use crate::system::System;
-use crate::testing::ground::{PEER, document, ingested, population};
-use crate::testing::{World, with_world};
+use crate::testing::ground::{PEER, document, ingested, open_pipeline, population};
+use crate::testing::{World, logged, with_world};
 use oracled_domain::audit::event::ground::RunEntry;
+use oracled_domain::documents::AnyDocument;
 use oracled_domain::ground::run::{Run, RunState};
 use oracled_domain::ground::source::Registration;
 use oracled_domain::{Event, EventKind};
@@ -18,7 +19,7 @@ async fn registered_by(
     system: &System,
     version: &str,
     change: impl FnOnce(&mut Json),
-) -> Result<Registered<SourceRegistryEntry>, RegistryError> {
+) -> Result<DocumentChange, RegistryError> {
     let mut ontology: Json =
         document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));
     ontology["version"] = json!(version);
@@ -95,5 +96,40 @@ fn a_policy_that_is_set_holds_by_the_ontology_that_a_source_changes_to() {
         assert!(matches!(refused, Err(RegistryError::PolicyKept(_))), "{refused:?}");
         assert!(set(60).await.is_ok());
         assert!(registered_by(&system, "2", bounded).await.is_ok());
+    });
+}
+
+#[test]
+fn preview_decides_each_document_as_if_those_before_it_were_registered() {
+    with_world(|World { system, .. }| async move {
+        let ontology: Ontology =
+            document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));
+        let source: Registration =
+            document(include_str!("../../../../examples/ground-truth/sources/world-bank-population.json"));
+        let (ontology, source) = (AnyDocument::Ontology(ontology.into()), AnyDocument::Source(source.into()));
+        let pipeline = AnyDocument::Pipeline(open_pipeline());
+        let in_order = [ontology, source, pipeline];
+        let before = logged(&system.store).len();
+        let created = || Ok(DocumentChange::Created);
+        let changes = |documents: &[AnyDocument]| {
+            let changes = system.registry.preview(documents, PEER).into_iter();
+            changes.map(|change| change.map_err(|error| error.to_string())).collect::<Vec<_>>()
+        };
+        assert_eq!(changes(&in_order), [created(), created(), created()]);
+        // without the ontology nothing else can be registered
+        assert!(changes(&in_order[1..]).iter().all(Result::is_err));
+        assert_eq!(logged(&system.store).len(), before, "a preview commits nothing");
+        assert!(system.store.sources().expect("they are read").is_empty());
+
+        for document in &in_order {
+            let change = system.registry.register(registrable(document), PEER).await;
+            assert_eq!(change.expect("it is registered"), DocumentChange::Created);
+        }
+        let unchanged = || Ok(DocumentChange::Unchanged);
+        assert_eq!(changes(&in_order), [unchanged(), unchanged(), unchanged()]);
+        let mut other = open_pipeline();
+        other.pipeline.audit.log_raw_input = false;
+        let before = DocumentChange::Changed(in_order[2].to_json().into());
+        assert_eq!(changes(&[AnyDocument::Pipeline(other)]), [Ok(before)]);
     });
 }

@@ -1,14 +1,12 @@
 //! Workflows of verification: registered over what there is, and kept from ceasing to work by what becomes of it
 //! (RFC-0002, Part II).
 
-use super::{Desk, Registrable, Registry, RegistryError, as_read};
-use crate::audit::commit_loop::Decided;
+use super::{Desk, Registrable, Registry, RegistryError};
 use crate::platform::metrics::Metrics;
-use oracled_domain::audit::event::verification::WorkflowEntry;
+use oracled_domain::Peer;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::Registration;
-use oracled_domain::verification::workflow::{RegisteredWorkflow, Workflow};
-use oracled_domain::{Event, EventKind, Peer};
+use oracled_domain::verification::workflow::Workflow;
 use oracled_store::ground::state::SourceState;
 use oracled_store::{Expect, Record, RowKey, Store, Write};
 use std::collections::BTreeSet;
@@ -22,7 +20,7 @@ use std::sync::Arc;
 /// `OntologyUnknown`; `Workflow` for what keeps it from working; where the store cannot be read.
 pub fn check_workflow(store: &Store, workflow: &Workflow) -> Result<(), RegistryError> {
     let unknown = || RegistryError::OntologyUnknown(workflow.ontology.clone());
-    let (ontology, _) = store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
+    let ontology = store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
     let mut sources = Vec::new();
     for oracle_id in &workflow.oracles {
         sources.extend(store.source(oracle_id)?.map(|(state, _)| state.entry.registration));
@@ -31,51 +29,20 @@ pub fn check_workflow(store: &Store, workflow: &Workflow) -> Result<(), Registry
 }
 
 impl Registrable for Workflow {
-    type Registered = RegisteredWorkflow;
-
-    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Decided<RegisteredWorkflow>, RegistryError> {
+    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Option<Record>, RegistryError> {
         let desk = &registry.desk;
-        let (workflow_id, workflow_sha256) = (&self.workflow_id, self.digest());
         let ontology = desk.ontology(&self.ontology)?;
-        let (oracles, mut expect) = desk.with_rows(&self.oracles)?;
+        let (oracles, expect) = desk.with_rows(&self.oracles)?;
         let sources: Vec<_> =
             desk.store.sources()?.into_iter().map(|state| state.entry.registration).collect();
         self.validate(&ontology, &sources.iter().collect::<Vec<_>>())?;
-        let known = desk.store.workflow(workflow_id)?;
-        let revision = known.as_ref().map(|(_, revision)| *revision);
-        let known = known.map(|(known, _)| known);
-        if let Some(known) = known.as_ref().filter(|known| known.workflow_sha256 == workflow_sha256) {
-            return Ok(Decided::Already(known.clone()));
-        }
-        let timestamp = desk.clock.now();
-        let registered = RegisteredWorkflow {
-            workflow: self.clone(),
-            workflow_sha256: workflow_sha256.clone(),
-            registered_at: timestamp,
-            registered_by: peer.uid.to_string(),
-        };
-        let entry = WorkflowEntry {
-            workflow_id: workflow_id.clone(),
-            before_sha256: known.map(|known| known.workflow_sha256),
-            workflow_sha256,
-            workflow: Box::new(self.clone()),
-            peer,
-        };
-        expect.extend(as_read(RowKey::Workflow(workflow_id.clone()), revision));
-        // as they are: whoever describes one otherwise at this moment does not know of the workflow, and is to decide once more
-        let mut writes: Vec<_> = oracles.into_iter().map(|state| Write::PutSource(Arc::new(state))).collect();
-        writes.push(Write::PutWorkflow(Arc::new(registered.clone())));
-        let record = Record {
-            expect,
-            events: vec![Event::new(timestamp, None, EventKind::WorkflowRegistered(entry))],
-            writes,
-            ..Record::default()
-        };
-        Ok(Decided::Change(registered, record))
+        // the sources are written unchanged: a concurrent change of one was decided without this workflow, and is decided again
+        let writes = oracles.into_iter().map(|state| Write::PutSource(Arc::new(state))).collect();
+        desk.replacement(self, expect, writes, peer)
     }
 
-    fn announce(registered: &RegisteredWorkflow, metrics: &Metrics) {
-        metrics.verifying.expects(&registered.workflow);
+    fn announce(&self, metrics: &Metrics) {
+        metrics.verifying.expects(self);
     }
 }
 
@@ -87,20 +54,20 @@ impl Desk {
     /// # Errors
     /// `WorkflowKept`.
     pub(super) fn check_workflows(&self, after: &Registration) -> Result<Vec<Expect>, RegistryError> {
-        let mut workflows = self.store.workflows()?;
-        workflows.retain(|RegisteredWorkflow { workflow, .. }| {
+        let registered = self.store.all_registered::<Workflow>()?;
+        let mut workflows: Vec<_> = registered.into_iter().map(|registered| registered.document).collect();
+        workflows.retain(|workflow| {
             let is_stopped = workflow.ontology.ontology_id == after.ontology.ontology_id
                 && workflow.ontology != after.ontology;
             workflow.oracles.contains(&after.oracle_id) && !is_stopped
         });
-        let oracles: BTreeSet<_> =
-            workflows.iter().flat_map(|registered| &registered.workflow.oracles).collect();
+        let oracles: BTreeSet<_> = workflows.iter().flat_map(|workflow| &workflow.oracles).collect();
         let (sources, expect) = self.with_rows(oracles)?;
         let before: Vec<_> = sources.iter().map(|state| &state.entry.registration).collect();
         let changed = |source: &&Registration| source.oracle_id == after.oracle_id;
         let after: Vec<_> =
             before.iter().map(|source| if changed(source) { after } else { *source }).collect();
-        for RegisteredWorkflow { workflow, .. } in &workflows {
+        for workflow in &workflows {
             let ontology = self.ontology(&workflow.ontology)?;
             if workflow.validate(&ontology, &before).is_err() {
                 continue;

@@ -160,7 +160,7 @@ fn delivered(
         writes.push(Write::PutMail(Arc::new(mail)));
     }
     if known != Some(&session) {
-        writes.push(Write::PutSession(session));
+        writes.push(Write::PutSession(session.into()));
     }
     let expect = vec![
         Expect { row: RowKey::Verdict(session_id.clone()), revision: None },

@@ -163,7 +163,7 @@ impl Deliverer {
             events.push(queued(&mail, now));
             writes.push(Write::PutMail(Arc::new(mail)));
         }
-        writes.push(Write::PutSession(session));
+        writes.push(Write::PutSession(session.into()));
         Ok((Record { expect: Vec::new(), events, writes, ..Record::default() }, delivery, mail_id))
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn kept(session: &Session, revision: Option<u64>, now: Timestamp) -> 
     Record {
         expect: vec![Expect { row: RowKey::Session(session.session_id.clone()), revision }],
         events: vec![registered(session, now)],
-        writes: vec![Write::PutSession(session.clone())],
+        writes: vec![Write::PutSession(session.clone().into())],
         ..Record::default()
     }
 }

@@ -119,7 +119,7 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
                 revision: Some(revision),
             }],
             events: vec![correct.event(&before, &after, now)],
-            writes: vec![Write::PutSession(after.clone())],
+            writes: vec![Write::PutSession(after.clone().into())],
             ..Record::default()
         };
         record.events.extend(address_change(&store, Some(&before), &after, now)?);

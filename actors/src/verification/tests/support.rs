@@ -4,13 +4,14 @@ use crate::ground::registry::Review;
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested};
 use crate::verification::VerifyError;
-use oracled_domain::audit::event::verification::{VerificationEntry, WorkflowEntry};
+use oracled_domain::audit::event::ground::DocumentEntry;
+use oracled_domain::audit::event::verification::VerificationEntry;
+use oracled_domain::documents::Registered;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::run::Run;
 use oracled_domain::ground::source::Registration;
-use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Envelope, VerifyRequest, Workflow};
 use oracled_domain::{Event, EventKind};
 use oracled_store::{LogQuery, Record, Write};
@@ -80,10 +81,10 @@ pub(crate) async fn released(system: &System, oracle_id: &str, version: &str, ro
     document["pipeline"]["pipeline_id"] = json!(oracle_id);
     document["pipeline"]["oracle_id"] = json!(oracle_id);
     document["pipeline"]["gates"] = json!({"max_rejected_ratio": "1", "max_withdrawn_ratio": "1"});
-    let registered = system.registry.register(&read::<Definition>(document), PEER).await;
-    let pipeline_id = registered.expect("it is registered").document.pipeline_id;
+    let definition: Definition = read(document);
+    system.registry.register(&definition, PEER).await.expect("it is registered");
     let payload = format!("Country Name,Country Code,Year,Value\n{}\n", rows.join("\n"));
-    ingested(system, &pipeline_id, &payload, version).await
+    ingested(system, &definition.pipeline.pipeline_id, &payload, version).await
 }
 
 /// A workflow over `oracles`, with these settings beside the simplest ones.
@@ -102,18 +103,10 @@ pub(crate) fn workflow_over(oracles: &[&str], settings: Json) -> Workflow {
 /// Has it as it is, whether it works or not.
 pub(crate) async fn workflow(system: &System, oracles: &[&str], settings: Json) {
     let workflow = workflow_over(oracles, settings);
-    let (workflow_sha256, registered_at) = (workflow.digest(), system.clock.now());
-    let entry = WorkflowEntry {
-        workflow_id: workflow.workflow_id.clone(),
-        before_sha256: None,
-        workflow_sha256: workflow_sha256.clone(),
-        workflow: Box::new(workflow.clone()),
-        peer: PEER,
-    };
-    let registered =
-        RegisteredWorkflow { workflow, workflow_sha256, registered_at, registered_by: "7".into() };
-    let mut record = Record::from(Event::new(registered_at, None, EventKind::WorkflowRegistered(entry)));
-    record.writes.push(Write::PutWorkflow(Arc::new(registered)));
+    let registered = Registered::new(workflow.clone(), system.clock.now(), "7".into());
+    let entry = DocumentEntry::new(None, &workflow, PEER);
+    let event = Event::new(registered.registered_at, None, EventKind::DocumentRegistered(entry));
+    let record = Record { writes: vec![Write::registered(&registered)], ..Record::from(event) };
     system.log.commit(record).await.expect("it is committed");
 }
 

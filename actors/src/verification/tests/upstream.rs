@@ -256,8 +256,8 @@ pub(crate) fn kept_at(system: &System, area: &str) -> Option<Timestamp> {
 
 /// Keeps an answer as if it had been given.
 pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
-    let adapter = system.store.adapter(&source_id("live")).expect("it is read").expect("it is there").0;
-    let adapter_sha256 = adapter.adapter_sha256;
+    let adapter = system.store.registered::<Adapter>("live").expect("it is read").expect("it is there").0;
+    let adapter_sha256 = adapter.sha256;
     let candidate = Some(candidate);
     let kept = KeptAnswer {
         candidate,

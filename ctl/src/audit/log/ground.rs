@@ -7,11 +7,8 @@ use serde_json::Value;
 pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
     let text = |name: &str| text_of(entry, name);
     Some(match name {
-        "ontology_registered" => format!("{}@{} by {}", text("ontology_id"), text("version"), by(entry)),
-        "pipeline_registered" => format!("{} by {}", text("pipeline_id"), by(entry)),
-        "adapter_registered" => format!("{} by {}", text("oracle_id"), by(entry)),
+        "document_registered" => format!("{} {} by {}", text("kind"), text("document_id"), by(entry)),
         "source_changed" => format!("{} {} by {}", text("oracle_id"), text("change"), by(entry)),
-        "freshness_policy_set" => format!("{} by {}", text("oracle_id"), by(entry)),
         "source_invalidated" => {
             format!("{} by {}: {}", text("oracle_id"), text("trigger"), text("detail"))
         }

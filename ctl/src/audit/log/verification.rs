@@ -8,7 +8,6 @@ pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
     let text = |name: &str| text_of(entry, name);
     let inside = |place: &str| entry.pointer(place).and_then(Value::as_str).unwrap_or_default();
     Some(match name {
-        "workflow_registered" => format!("{} by {}", text("workflow_id"), by(entry)),
         "source_asked" => {
             let (execution_id, oracle_id, status) = (text("execution_id"), text("oracle_id"), text("status"));
             let (version, why, ms) = (text("oracle_version"), text("error_code"), text("latency_ms"));

@@ -5,6 +5,7 @@ use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
 use oracled_api::ground::ListedSource;
+use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::Standing;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Listed
     let store = &service.system.store;
     let listed = store.sources()?.into_iter().map(|state| {
         let known = store.ontology(&state.entry.registration.ontology)?;
-        let axes = known.iter().flat_map(|(ontology, _)| ontology.identity());
+        let axes = known.iter().flat_map(Ontology::identity);
         let identity = axes.map(|axis| axis.axis.clone()).collect();
         let (answers, note) = match state.entry.standing(now) {
             Standing::Answers => (true, None),

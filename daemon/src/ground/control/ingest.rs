@@ -2,7 +2,6 @@
 //!
 //! A payload is as large as a disk allows: of one that comes, a few pieces are in memory.
 
-use super::pipeline;
 use crate::platform::api::request::{QueryParams, discard};
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
@@ -16,6 +15,7 @@ use hyper::header::EXPECT;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{ARCHIVING, Archiving, Begin, Begun, IngestionError, Running};
+use oracled_actors::ground::registry::RegistryError;
 use oracled_api::ground::{UploadParams, UploadResponse};
 use oracled_domain::Peer;
 use oracled_domain::base::moment::Moment;
@@ -84,7 +84,9 @@ async fn checked(
     if announced_bytes > max_bytes as u64 {
         return Err(Problem::body_too_large(max_bytes));
     }
-    let oracle_id = pipeline::known(service, &pipeline_id)?.registered.oracle_id;
+    let unknown = || RegistryError::PipelineUnknown(PipelineId::clone(&pipeline_id));
+    let (registered, _) = service.system.store.pipeline(&pipeline_id)?.ok_or_else(unknown)?;
+    let oracle_id = registered.oracle_id;
     let running = service.system.ingestion.ask(Running).await?;
     let Some(run) = running.into_iter().find(|run| run.oracle_id == oracle_id) else {
         return Ok((pipeline_id, params));

@@ -3,7 +3,7 @@
 use super::source;
 use crate::platform::api::request::QueryParams;
 use crate::platform::api::request::Unasked;
-use crate::platform::control::document::Document;
+use crate::platform::control::body::ControlBody;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
@@ -104,9 +104,9 @@ pub async fn approve(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     run_id: Result<Path<String>, PathRejection>,
-    document: Document,
+    body: ControlBody,
 ) -> Result<(StatusCode, Json<RunReport>), Problem> {
-    let reason = source::reason(&document)?;
+    let reason = source::reason(&body)?;
     act(async move {
         let run_id = known(&service.system.store, run_id)?.run_id;
         let run = service.system.ingestion.ask(Approve { run_id, reason, peer }).await??;
@@ -123,9 +123,9 @@ pub async fn discard(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     run_id: Result<Path<String>, PathRejection>,
-    document: Document,
+    body: ControlBody,
 ) -> Result<Json<RunReport>, Problem> {
-    let reason = source::reason(&document)?;
+    let reason = source::reason(&body)?;
     act(async move {
         let run_id = known(&service.system.store, run_id)?.run_id;
         let run = service.system.ingestion.ask(Discard { run_id, reason, peer }).await??;
@@ -143,9 +143,9 @@ pub async fn undo(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     run_id: Result<Path<String>, PathRejection>,
-    document: Document,
+    body: ControlBody,
 ) -> Result<Json<RunReport>, Problem> {
-    let reason = source::reason(&document)?;
+    let reason = source::reason(&body)?;
     act(async move {
         let run_id = known(&service.system.store, run_id)?.run_id;
         let run = service.system.ingestion.ask(Undo { run_id, reason, peer }).await??;

@@ -1,6 +1,6 @@
-//! `/v1/sources`: who may be asked, and how far to trust them.
+//! `/v1/sources/{oracle_id}`: the state of a source, and what administrators do with it.
 
-use crate::platform::control::document::{Document, check_named, registered};
+use crate::platform::control::body::ControlBody;
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
@@ -9,28 +9,18 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use oracled_actors::ground::registry::{Invalidation, Review};
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::base::service::RegisteredDocument;
 use oracled_api::ground::{CheckedSource, ReasonRequest, SourceReviewRequest};
 use oracled_domain::Peer;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
+use oracled_domain::ground::source::SourceRegistryEntry;
 use oracled_store::ground::state::SourceState;
 use std::sync::Arc;
 
 /// The longest reason for an invalidation or a confirmation, in bytes: it stands in the log.
 const REASON_MAX_BYTES: usize = 1024;
-
-/// Every source without its versions, in the order of their ids.
-///
-/// # Errors
-/// Where the store cannot be read.
-pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<SourceRegistryEntry>>, Problem> {
-    let sources = service.system.store.sources()?;
-    Ok(Json(sources.iter().map(|state| state.entry.without_history()).collect()))
-}
 
 /// A source, with its last check and the check in progress.
 ///
@@ -46,23 +36,6 @@ pub async fn get(
     Ok(Json(CheckedSource { entry, last_check, checking: service.checks.get(&oracle_id) }))
 }
 
-/// Registers a source, or describes one otherwise.
-///
-/// # Errors
-/// `InvalidDocument`, `OntologyUnknown`; `DocumentFixed` where its records depend on what would change; where the entry
-/// cannot be committed, and then nothing changes.
-pub async fn put(
-    State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
-    oracle_id: Result<Path<String>, PathRejection>,
-    document: Document,
-) -> Result<Json<RegisteredDocument<SourceRegistryEntry>>, Problem> {
-    let oracle_id: SourceId = named(oracle_id)?;
-    let registration: Box<Registration> = document.read()?;
-    check_named("oracle_id", &oracle_id, &registration.oracle_id)?;
-    act(async move { Ok(registered(service.system.registry.register(&*registration, peer).await?)) }).await
-}
-
 /// Lets a source answer, or tells when it will cease to.
 ///
 /// # Errors
@@ -71,10 +44,10 @@ pub async fn review(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     oracle_id: Result<Path<String>, PathRejection>,
-    document: Document,
+    body: ControlBody,
 ) -> Result<Json<SourceRegistryEntry>, Problem> {
     let oracle_id = named(oracle_id)?;
-    let review = match document.read()? {
+    let review = match body.read()? {
         SourceReviewRequest::Approve {} => Review::Approve,
         SourceReviewRequest::Deprecate(Moment(date)) => Review::Deprecate(date),
     };
@@ -89,10 +62,10 @@ pub async fn invalidate(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     oracle_id: Result<Path<String>, PathRejection>,
-    document: Document,
+    body: ControlBody,
 ) -> Result<Json<SourceRegistryEntry>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
-    let detail = reason(&document)?;
+    let detail = reason(&body)?;
     act(async move {
         let trigger = InvalidationCause::Manual;
         let invalidation = Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer };
@@ -110,10 +83,10 @@ pub async fn confirm(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     oracle_id: Result<Path<String>, PathRejection>,
-    document: Document,
+    body: ControlBody,
 ) -> Result<Json<SourceRegistryEntry>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
-    let detail = reason(&document)?;
+    let detail = reason(&body)?;
     act(async move {
         service.system.registry.confirm(&oracle_id, detail, peer).await?;
         Ok(Json(known(&service, &oracle_id)?.entry))
@@ -121,9 +94,9 @@ pub async fn confirm(
     .await
 }
 
-/// What a document gives as the reason.
-pub(crate) fn reason(document: &Document) -> Result<String, Problem> {
-    let ReasonRequest { reason } = document.read()?;
+/// The reason in a body.
+pub(crate) fn reason(body: &ControlBody) -> Result<String, Problem> {
+    let ReasonRequest { reason } = body.read()?;
     if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {
         let told = format!(
             "`reason` has {} bytes; it must hold visible text of at most {REASON_MAX_BYTES} bytes",

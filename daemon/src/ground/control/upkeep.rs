@@ -4,7 +4,7 @@
 //! to completion.
 
 use crate::platform::api::request::Unasked;
-use crate::platform::control::document::Document;
+use crate::platform::control::body::ControlBody;
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
@@ -84,10 +84,10 @@ pub async fn prune(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     oracle_id: Result<Path<String>, PathRejection>,
-    document: Document,
+    body: ControlBody,
 ) -> Result<Json<PruneOutcome>, Problem> {
     let oracle_id = named(oracle_id)?;
-    let PruneRequest { before } = document.read()?;
+    let PruneRequest { before } = body.read()?;
     let before = before.map(|Moment(before)| before);
     act(async move { Ok(Json(service.system.ingestion.ask(Prune { oracle_id, before, peer }).await??)) })
         .await
@@ -102,10 +102,10 @@ pub async fn verify(
     State(service): State<Arc<Service>>,
     Extension(still_waiting): Extension<StillWaiting>,
     oracle_id: Result<Path<String>, PathRejection>,
-    document: Document,
+    body: ControlBody,
 ) -> Result<Json<VerifiedSource>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
-    let VerifyFilesRequest { run_id } = document.read()?;
+    let VerifyFilesRequest { run_id } = body.read()?;
     let unknown = run_id.clone();
     let verified = act(async move {
         let (of_progress, checked) = (Arc::clone(&service), oracle_id.clone());

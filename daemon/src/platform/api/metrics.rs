@@ -14,6 +14,7 @@ use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::source::VersionRecord;
 use oracled_domain::verdict::health::{HealthStatus, Status};
+use oracled_domain::verification::workflow::Workflow;
 use oracled_store::Store;
 use oracled_store::ground::state::SourceState;
 use prometheus_client::encoding::text;
@@ -140,8 +141,8 @@ async fn open_reviews(store: &Store) -> Result<Vec<(WorkflowId, u64)>, Problem> 
     let store = store.clone();
     let counted = tokio::task::spawn_blocking(move || {
         let of = |workflow_id: WorkflowId| Ok((workflow_id.clone(), store.open_reviews_of(&workflow_id)?));
-        let workflows = store.workflows()?;
-        workflows.into_iter().map(|registered| of(registered.workflow.workflow_id)).collect()
+        let workflows = store.all_registered::<Workflow>()?;
+        workflows.into_iter().map(|registered| of(registered.document.workflow_id)).collect()
     });
     counted.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }

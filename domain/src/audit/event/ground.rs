@@ -2,37 +2,63 @@
 
 use super::Peer;
 use crate::base::digest::Sha256Hex;
-use crate::ground::freshness::FreshnessPolicy;
+use crate::documents::{Document, DocumentKind};
 use crate::ground::id::{PipelineId, SourceId};
-use crate::ground::ontology::OntologyRef;
 use crate::ground::run::Run;
 use crate::ground::source::SourceRegistryEntry;
-use crate::verification::adapter::Adapter;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
-/// A version of an ontology was registered.
+/// A document was registered, or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OntologyEntry {
-    /// Which.
-    #[serde(flatten)]
-    pub ontology: OntologyRef,
-    /// The digest of the document.
+pub struct DocumentEntry {
+    /// The kind of the document.
+    pub kind: DocumentKind,
+    /// Its id.
+    pub document_id: String,
+    /// The digest of the document that it replaces; null if it is new.
+    pub before_sha256: Option<Sha256Hex>,
+    /// Its digest.
     pub sha256: Sha256Hex,
-    /// By whom.
+    /// The document that it replaces; null if it is new.
+    pub before: Option<Box<Json>>,
+    /// The document.
+    pub after: Box<Json>,
+    /// Who registered it.
     pub peer: Peer,
 }
 
-/// A source was registered, or changed: what it was and what it is, without its versions.
+impl DocumentEntry {
+    /// The entry of a document in place of `before`.
+    #[must_use]
+    pub fn new<D: Document>(before: Option<&D>, after: &D, peer: Peer) -> Self {
+        let json = |document: &D| {
+            let json = serde_json::to_value(document).expect("a document is plain data with string keys");
+            Box::new(json)
+        };
+        Self {
+            kind: D::KIND,
+            document_id: after.document_id(),
+            before_sha256: before.map(Document::digest),
+            sha256: after.digest(),
+            before: before.map(json),
+            after: json(after),
+            peer,
+        }
+    }
+}
+
+/// A source was approved or deprecated: its entry before and after, without its versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceEntry {
     /// Which.
     pub oracle_id: SourceId,
     /// What was done.
     pub change: SourceChange,
-    /// As it was; nothing where it is new.
-    pub before: Option<Box<SourceRegistryEntry>>,
-    /// As it is.
+    /// Its entry before.
+    pub before: Box<SourceRegistryEntry>,
+    /// Its entry after.
     pub after: Box<SourceRegistryEntry>,
     /// By whom.
     pub peer: Peer,
@@ -42,27 +68,10 @@ pub struct SourceEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceChange {
-    /// It is new.
-    Registered,
-    /// It is described otherwise, its tier included.
-    Amended,
     /// It answers.
     Approved,
     /// It will cease to answer.
     Deprecated,
-}
-
-/// A source has another freshness policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FreshnessEntry {
-    /// Which.
-    pub oracle_id: SourceId,
-    /// What it was; nothing where it was the one that every source has.
-    pub before: Option<FreshnessPolicy>,
-    /// What it is.
-    pub after: FreshnessPolicy,
-    /// By whom.
-    pub peer: Peer,
 }
 
 /// What a source has said was declared stale.
@@ -113,36 +122,6 @@ pub enum ConfirmationCause {
     Pull,
     /// An administrator's word.
     Manual,
-}
-
-/// A pipeline has another definition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PipelineEntry {
-    /// Which.
-    pub pipeline_id: PipelineId,
-    /// Whose data it brings.
-    pub oracle_id: SourceId,
-    /// The digest of what it was; nothing where it is new.
-    pub before_sha256: Option<Sha256Hex>,
-    /// The digest of what it is.
-    pub pipeline_sha256: Sha256Hex,
-    /// By whom.
-    pub peer: Peer,
-}
-
-/// A live source is asked otherwise.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AdapterEntry {
-    /// Which source.
-    pub oracle_id: SourceId,
-    /// The digest of its adapter as it was; nothing where it had none.
-    pub before_sha256: Option<Sha256Hex>,
-    /// The digest of its adapter as it is.
-    pub adapter_sha256: Sha256Hex,
-    /// All of it: which keys were trusted, and where was asked.
-    pub adapter: Box<Adapter>,
-    /// By whom.
-    pub peer: Peer,
 }
 
 /// A run has begun, or ended.

@@ -5,7 +5,6 @@ use crate::base::digest::Sha256Hex;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::verdict::interaction::Status;
 use crate::verification::review::Resolution;
-use crate::verification::workflow::Workflow;
 use crate::verification::{
     Call, CallOutcome, Candidate, Envelope, EnvelopeKind, HumanLock, Inputs, Reason, Reply, Review, decide,
 };
@@ -15,21 +14,6 @@ use std::collections::BTreeSet;
 
 /// What stands for the version of an oracle that has not told it.
 const UNKNOWN_VERSION: &str = "unknown";
-
-/// A workflow was registered, or has another definition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkflowEntry {
-    /// Which.
-    pub workflow_id: WorkflowId,
-    /// The digest of what it was; nothing where it is new.
-    pub before_sha256: Option<Sha256Hex>,
-    /// The digest of what it is.
-    pub workflow_sha256: Sha256Hex,
-    /// What it is.
-    pub workflow: Box<Workflow>,
-    /// By whom.
-    pub peer: Peer,
-}
 
 /// A source was asked for a verification: the RFC's `OracleInteractionLog` ("Versioned Oracle Logging"), and beside it how
 /// that ended here.

@@ -6,6 +6,7 @@ use super::signature::{PublicKey, SignaturePolicy};
 use super::template::{NONCE, POINT_IN_TIME, Template};
 use super::{Adapter, ISSUE_AGE_MAX_S, KEEP_MAX_S};
 use crate::base::digest::Sha256Hex;
+use crate::ground::digest_of_json;
 use crate::ground::format::Format;
 use crate::ground::gates::Gates;
 use crate::ground::id::PipelineId;
@@ -86,7 +87,7 @@ impl Adapter {
         self.check_bounds(&ontology, &source.axes_provided)?;
         let keys = self.signature.as_ref().map_or(Ok(Vec::new()), SignaturePolicy::made_ready);
         let keys = keys.map_err(BadAdapter::Keys)?;
-        let sha256 = self.digest();
+        let sha256 = digest_of_json(self);
         Ok(Ready { adapter: self.clone(), sha256, template, normalizer, places, fixed, keys })
     }
 

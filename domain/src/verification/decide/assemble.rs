@@ -58,7 +58,7 @@ pub(super) fn envelope(
         kind,
         status: if is_authoritative { VerificationStatus::Verified } else { VerificationStatus::Unverified },
         workflow: inputs.workflow.workflow_id.clone(),
-        workflow_sha256: inputs.workflow.digest(),
+        workflow_sha256: digest_of_json(&inputs.workflow),
         ontology: inputs.workflow.ontology.clone(),
         thing: inputs.question.thing.clone(),
         point_in_time: inputs.question.point_in_time,

@@ -43,8 +43,8 @@ async fn rates(system: &System, format: &Json, usd_from: &str, jpy_from: &str) -
         },
     });
     let definition: Definition = serde_json::from_value(definition).expect("a pipeline");
-    let registered = system.registry.register(&definition, PEER).await;
-    registered.expect("it is registered").document.pipeline_id
+    system.registry.register(&definition, PEER).await.expect("it is registered");
+    definition.pipeline.pipeline_id
 }
 
 /// How many records filled each axis, and their share.

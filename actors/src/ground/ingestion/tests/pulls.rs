@@ -90,8 +90,8 @@ fn pulled_by(method: Method, endpoint: Option<String>, schedule: Option<&str>) -
 }
 
 async fn registered(system: &System, definition: Box<Definition>) -> Result<PipelineId, RegistryError> {
-    let told = system.registry.register(&*definition, PEER).await;
-    told.map(|registered| registered.document.pipeline_id)
+    system.registry.register(&*definition, PEER).await?;
+    Ok(definition.pipeline.pipeline_id)
 }
 
 async fn pulled(system: &System, pipeline_id: &PipelineId) -> Result<PullOutcome, IngestionError> {

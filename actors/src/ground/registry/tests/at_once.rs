@@ -1,13 +1,14 @@
 //! Two administrators at the same moment: each decides over what there is before the other has committed.
 
 use super::*;
-use crate::verification::tests::support::{registration, source, source_id, workflow_over};
+use crate::verification::tests::support::{registration, source, workflow_over};
 use crate::verification::tests::upstream::adapter_of;
 use oracled_domain::verification::Workflow;
+use oracled_domain::verification::adapter::Adapter;
 
 /// Commits one decision, and sees the other one, which was taken over the same, come too late.
-async fn commits_one<A, B>(system: &System, one: Decided<A>, other: Decided<B>) {
-    let (Decided::Change(_, one), Decided::Change(_, other)) = (one, other) else { panic!("both change it") };
+async fn commits_one(system: &System, one: Option<Record>, other: Option<Record>) {
+    let (Some(one), Some(other)) = (one, other) else { panic!("both change it") };
     system.log.commit(one).await.expect("nothing has changed so far");
     let late = system.log.commit(other).await;
     assert!(matches!(late, Err(CommitError::Stale(_))), "{late:?}");
@@ -103,6 +104,6 @@ fn adapter_and_a_source_dropping_what_it_reads_are_serialized() {
         commits_one(&system, source, of_it).await;
         let refused = system.registry.register(&adapter, PEER).await;
         assert!(matches!(refused, Err(RegistryError::Adapter(_))), "{refused:?}");
-        assert!(system.store.adapter(&source_id("live-b")).expect("it is read").is_none());
+        assert!(system.store.registered::<Adapter>("live-b").expect("it is read").is_none());
     });
 }

@@ -3,97 +3,67 @@
 
 use super::{told, told_with_place};
 use crate::platform::problem::{Problem, ProblemCode};
+use oracled_domain::base::distinct::Distinct;
+use oracled_domain::documents::{AnyDocument, DocumentKind};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::DeserializeOwned;
+use serde_json::de::SliceRead;
 use serde_json::error::Category;
-use std::collections::HashSet;
-use std::fmt;
+use serde_path_to_error::Track;
 
 /// Reads `text` as a `T`, which is `kind` (`a request`). No name may stand twice in one object, whatever `T` makes of it.
 ///
 /// # Errors
 /// `InvalidJson` where it is not JSON; a problem with `code` and the position of the fault otherwise.
 pub(crate) fn read<T: DeserializeOwned>(text: &[u8], kind: &str, code: ProblemCode) -> Result<T, Problem> {
-    let Distinct = read_as(text, |error| match error.inner().classify() {
-        Category::Data => Problem::new(code, told_with_place(&error)),
-        Category::Io | Category::Syntax | Category::Eof => Problem::invalid_json(told(error.inner())),
-    })?;
+    read_with(text, kind, code, |json| T::deserialize(json))
+}
+
+/// Reads `text` as a document of this kind, as strictly as [`read`].
+///
+/// # Errors
+/// `InvalidJson`, `InvalidDocument`.
+pub(crate) fn read_document(text: &[u8], kind: DocumentKind) -> Result<AnyDocument, Problem> {
+    read_with(text, "a document", ProblemCode::InvalidDocument, |json| AnyDocument::read(kind, json))
+}
+
+fn read_with<T>(
+    text: &[u8],
+    kind: &str,
+    code: ProblemCode,
+    read: impl FnOnce(JsonWithPath<'_, '_>) -> Result<T, serde_json::Error>,
+) -> Result<T, Problem> {
+    let Distinct = read_as(
+        text,
+        |json| Distinct::deserialize(json),
+        |error| match error.inner().classify() {
+            Category::Data => Problem::new(code, told_with_place(&error)),
+            Category::Io | Category::Syntax | Category::Eof => Problem::invalid_json(told(error.inner())),
+        },
+    )?;
     // serde would take an array as the fields in their order, without their names
     if text.trim_ascii_start().starts_with(b"[") {
         return Err(Problem::new(code, format!("{kind} is an object, not an array")));
     }
     // it is JSON: whatever is wrong now is not what is wanted, also where serde calls that a fault of syntax
-    read_as(text, |error| Problem::new(code, told_with_place(&error)))
+    read_as(text, read, |error| Problem::new(code, told_with_place(&error)))
 }
 
-fn read_as<T: DeserializeOwned>(
+/// JSON whose errors have the path of the fault.
+type JsonWithPath<'a, 'j> =
+    serde_path_to_error::Deserializer<'a, 'a, &'a mut serde_json::Deserializer<SliceRead<'j>>>;
+
+fn read_as<T>(
     text: &[u8],
+    read: impl FnOnce(JsonWithPath<'_, '_>) -> Result<T, serde_json::Error>,
     not_taken: impl FnOnce(serde_path_to_error::Error<serde_json::Error>) -> Problem,
 ) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(not_taken)?;
+    let mut track = Track::new();
+    let value = read(serde_path_to_error::Deserializer::new(&mut json, &mut track));
+    let value = value.map_err(|error| not_taken(serde_path_to_error::Error::new(track.path(), error)))?;
     json.end().map_err(|error| Problem::invalid_json(told(&error)))?;
     Ok(value)
-}
-
-/// The sign that no name stands twice in an object.
-struct Distinct;
-
-impl<'de> Deserialize<'de> for Distinct {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_any(DistinctVisitor)
-    }
-}
-
-struct DistinctVisitor;
-
-impl<'de> Visitor<'de> for DistinctVisitor {
-    type Value = Distinct;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_unit<E>(self) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Distinct, A::Error> {
-        while let Some(Distinct) = list.next_element()? {}
-        Ok(Distinct)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Distinct, A::Error> {
-        let mut names = HashSet::new();
-        while let Some(name) = members.next_key::<String>()? {
-            if names.contains(&name) {
-                return Err(A::Error::custom(format_args!("the name `{name}` stands twice in one object")));
-            }
-            let Distinct = members.next_value()?;
-            names.insert(name);
-        }
-        Ok(Distinct)
-    }
 }
 
 #[cfg(test)]

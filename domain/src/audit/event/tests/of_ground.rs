@@ -6,7 +6,6 @@ use crate::ground::ontology::OntologyRef;
 use crate::ground::rejection::Rule;
 use crate::ground::run::{FileRef, Run, RunCounts, RunInput, RunState};
 use crate::ground::source::SourceRegistryEntry;
-use crate::verification::adapter::Adapter;
 
 fn source(timestamp: Timestamp) -> SourceRegistryEntry {
     let document = include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json");
@@ -68,22 +67,6 @@ fn of_a_pull(run: &Run) -> [EventKind; 3] {
     [EventKind::PullStarted(begun), EventKind::PullEnded(ended), EventKind::PullFailed(failed)]
 }
 
-fn of_an_adapter(peer: Peer) -> EventKind {
-    let document = serde_json::json!({
-        "oracle_id": "un-live", "endpoint": "https://un.example/{area}", "records": "",
-        "normalization": {"normalizer_id": "n", "source_schema_id": "s", "target_ontology_id": "population",
-                          "axis_mappings": []},
-    });
-    let adapter: Box<Adapter> = serde_json::from_value(document).expect("it is an adapter");
-    EventKind::AdapterRegistered(AdapterEntry {
-        oracle_id: adapter.oracle_id.clone(),
-        before_sha256: Some(Sha256Hex::of(b"")),
-        adapter_sha256: adapter.digest(),
-        adapter,
-        peer,
-    })
-}
-
 fn of_a_query(timestamp: Timestamp) -> EventKind {
     EventKind::SourceQueried(QueryEntry {
         read: ReadKind::Query,
@@ -104,24 +87,17 @@ pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<EventKind> {
     let sha256 = Sha256Hex::of(b"");
     let source = source(timestamp);
     let oracle_id = source.oracle_id().clone();
-    let ontology = source.registration.ontology.clone();
     let policy = FreshnessPolicy::default_of(oracle_id.clone(), UpdateFrequency::Annual, &[]);
     let run = Box::new(run(timestamp));
     let [pull_started, pull_ended, pull_failed] = of_a_pull(&run);
     let queried = of_a_query(timestamp);
     vec![
-        EventKind::OntologyRegistered(OntologyEntry { ontology, sha256: sha256.clone(), peer }),
+        EventKind::DocumentRegistered(DocumentEntry::new(Some(&policy), &policy, peer)),
         EventKind::SourceChanged(SourceEntry {
             oracle_id: oracle_id.clone(),
             change: SourceChange::Approved,
-            before: Some(Box::new(source.clone())),
+            before: Box::new(source.clone()),
             after: Box::new(source.approved().expect("it is pending")),
-            peer,
-        }),
-        EventKind::FreshnessPolicySet(FreshnessEntry {
-            oracle_id: oracle_id.clone(),
-            before: None,
-            after: policy,
             peer,
         }),
         EventKind::SourceInvalidated(InvalidationEntry {
@@ -137,14 +113,6 @@ pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<EventKind> {
             detail: String::new(),
             peer: None,
         }),
-        EventKind::PipelineRegistered(PipelineEntry {
-            pipeline_id: run.pipeline_id.clone(),
-            oracle_id: oracle_id.clone(),
-            before_sha256: None,
-            pipeline_sha256: sha256.clone(),
-            peer,
-        }),
-        of_an_adapter(peer),
         pull_started,
         pull_ended,
         pull_failed,

@@ -1,6 +1,6 @@
 use super::super::verification::{
     AlteredEntryError, DismissalEntry, KeptRemovedEntry, ResolutionEntry, ReviewEntry, RevocationEntry,
-    SourceAskedEntry, VerificationEntry, WorkflowEntry,
+    SourceAskedEntry, VerificationEntry,
 };
 use super::*;
 use crate::ground::source::OracleTier::{Primary, Secondary};
@@ -40,15 +40,7 @@ pub(super) fn all(peer: Peer) -> Vec<EventKind> {
     let locks = review.resolve(ontology(), &resolution, "1000", timestamp).expect("it can be meant");
     let interaction = SourceAskedEntry::all(&inputs, &envelope).remove(0);
     let review_id = review.review_id.clone();
-    let workflow = Box::new(inputs.workflow.clone());
     vec![
-        EventKind::WorkflowRegistered(WorkflowEntry {
-            workflow_id: workflow.workflow_id.clone(),
-            before_sha256: None,
-            workflow_sha256: workflow.digest(),
-            workflow,
-            peer,
-        }),
         EventKind::SourceAsked(interaction),
         EventKind::VerificationDecided(VerificationEntry::of(inputs, &envelope)),
         EventKind::ReviewOpened(ReviewEntry { review_id: review_id.clone(), review: Box::new(review) }),

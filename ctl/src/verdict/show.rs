@@ -1,4 +1,4 @@
-//! `oraclectl get`.
+//! `oraclectl verdict`.
 
 use super::submit::show;
 use crate::base::error::CtlError;
@@ -6,14 +6,14 @@ use crate::base::options::{Options, segment};
 use hyper::Method;
 use std::io::Write;
 
-/// Shows the delivered verdict of a session.
+/// Show the delivered verdict of a session; a lost one is regenerated
 #[derive(Debug, clap::Args)]
-pub(crate) struct Get {
-    /// Whose verdict
+pub(crate) struct Verdict {
+    /// The session
     session_id: String,
 }
 
-impl Get {
+impl Verdict {
     pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let path = format!("/v1/verdicts/{}", segment(&self.session_id));
         show(&options.on_routes(Method::GET, &path, None).await?, options, out)

@@ -1,0 +1,116 @@
+//! Registered documents of any kind.
+
+use crate::base::page::Limit;
+use jiff::Timestamp;
+use oracled_domain::Sha256Hex;
+use oracled_domain::documents::DocumentKind;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
+
+/// The query of `GET /v1/documents/{kind}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DocumentsParams {
+    /// Only documents after this one in the list, which is in the order of their ids.
+    pub after: Option<String>,
+    /// The most documents in the answer.
+    #[serde(default)]
+    pub limit: Limit,
+}
+
+/// A registered document without its content.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DocumentSummary {
+    /// The kind of the document.
+    pub kind: DocumentKind,
+    /// Its id.
+    pub document_id: String,
+    /// The SHA-256 of its canonical JSON.
+    pub sha256: Sha256Hex,
+    /// When it was registered: with this content; a source, first. Null for a freshness policy.
+    pub registered_at: Option<Timestamp>,
+    /// The user id that registered it then. Null for a freshness policy.
+    pub registered_by: Option<String>,
+    /// Its state in words: whether a source answers, whether a workflow can decide. Null if its kind has none.
+    pub status: Option<String>,
+}
+
+/// A registered document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DocumentReport {
+    /// All but its content.
+    #[serde(flatten)]
+    pub summary: DocumentSummary,
+    /// Its content, with all defaults.
+    pub document: Json,
+}
+
+/// `POST /v1/documents`: registers all of these documents, or none if one of them cannot be.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyRequest {
+    /// Only report what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// The documents, in any order.
+    pub documents: Vec<DocumentRequest>,
+}
+
+/// A document to register.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DocumentRequest {
+    /// Its kind.
+    pub kind: DocumentKind,
+    /// Its content.
+    pub document: Box<RawValue>,
+}
+
+/// The answer to `POST /v1/documents`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ApplyResponse {
+    /// Whether the documents are registered now.
+    pub applied: bool,
+    /// The result of each document, in the order of the request.
+    pub items: Vec<AppliedDocument>,
+}
+
+/// The result of one document.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AppliedDocument {
+    /// Its kind.
+    pub kind: DocumentKind,
+    /// Its id; null if the document cannot be read.
+    pub document_id: Option<String>,
+    /// The change, made or only reported; null if the document has a fault.
+    pub change: Option<ChangeKind>,
+    /// The document that it replaces; null if there is none.
+    pub before: Option<Json>,
+    /// The document with all defaults; null if it cannot be read.
+    pub document: Option<Json>,
+    /// Why it cannot be registered; null if it can.
+    pub fault: Option<DocumentFault>,
+}
+
+/// Why a document cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentFault {
+    /// A problem code.
+    pub code: String,
+    /// The fault, in words.
+    pub detail: String,
+}
+
+/// The change by a registration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum ChangeKind {
+    /// No document of this id was registered.
+    Created,
+    /// Another document of this id was registered.
+    Changed,
+    /// The same document was registered already.
+    Unchanged,
+}

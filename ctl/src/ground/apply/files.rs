@@ -1,0 +1,231 @@
+//! Files with documents in YAML or JSON.
+
+use crate::base::error::CtlError;
+use crate::base::input::read_text;
+use crate::base::lines::{name, reason};
+use oracled_domain::base::distinct::Distinct;
+use oracled_domain::documents::{AnyDocument, DocumentKind, KindHint};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The endings of the files that are read in a folder.
+const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// A document and its place.
+#[derive(Debug)]
+pub(super) struct ReadDocument {
+    pub(super) file: String,
+    /// The line on which it begins, from 1.
+    pub(super) line: usize,
+    pub(super) document: AnyDocument,
+}
+
+/// A fault of a file, with its place.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct FileFault {
+    file: String,
+    line: usize,
+    /// The column, from 1; null for a fault of the whole document.
+    column: Option<usize>,
+    detail: String,
+}
+
+impl FileFault {
+    pub(super) fn of(document: &ReadDocument, detail: &str) -> Self {
+        let detail = format!("{} {}: {detail}", document.document.kind(), document.document.document_id());
+        Self { file: document.file.clone(), line: document.line, column: None, detail }
+    }
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:", self.file, self.line)?;
+        if let Some(column) = self.column {
+            write!(f, "{column}:")?;
+        }
+        write!(f, " {}", self.detail)
+    }
+}
+
+/// All documents of these files and folders, and the faults of those that cannot be read.
+pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<ReadDocument>, Vec<FileFault>), CtlError> {
+    let mut files = Vec::new();
+    for path in given {
+        if path.is_dir() { files.extend(files_in(path)?) } else { files.push(path.clone()) }
+    }
+    let (mut documents, mut faults) = (Vec::new(), Vec::new());
+    for file in files {
+        let text = read_text(&file)?;
+        read_file(&name(&file), &text, &mut documents, &mut faults);
+    }
+    let mut places: BTreeMap<(DocumentKind, String), String> = BTreeMap::new();
+    documents.retain(|read: &ReadDocument| {
+        let place = format!("{}:{}", read.file, read.line);
+        let first = places
+            .entry((read.document.kind(), read.document.document_id()))
+            .or_insert_with(|| place.clone());
+        if *first != place {
+            faults.push(FileFault::of(read, &format!("the same document is at {first}, too; remove one")));
+        }
+        *first == place
+    });
+    if documents.is_empty() && faults.is_empty() {
+        return Err(CtlError::NotOne("the files have no documents".into()));
+    }
+    Ok((documents, faults))
+}
+
+/// The files of a folder that have the ending of YAML or JSON, in the order of their names.
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>, CtlError> {
+    let unreadable = |cause| CtlError::Read { file: folder.display().to_string(), cause };
+    let mut files = Vec::new();
+    for entry in folder.read_dir().map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        if path.is_file() && ENDINGS.contains(&ending) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Adds the documents of a file, and its faults.
+fn read_file(file: &str, text: &str, documents: &mut Vec<ReadDocument>, faults: &mut Vec<FileFault>) {
+    for (first_line, part) in parts(text) {
+        let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+        if part.lines().all(is_blank) {
+            continue;
+        }
+        let line = first_line + part.lines().take_while(|line| is_blank(line)).count();
+        match read_part(part) {
+            Ok(document) => documents.push(ReadDocument { file: file.to_owned(), line, document }),
+            Err(PartFault { place, detail }) => {
+                let line = place.map_or(line, |(line, _)| first_line + line - 1);
+                let column = place.map(|(_, column)| column);
+                faults.push(FileFault { file: file.to_owned(), line, column, detail });
+            }
+        }
+    }
+}
+
+/// The parts of a file between its lines `---`, each with the number of its first line.
+fn parts(text: &str) -> Vec<(usize, &str)> {
+    let (mut parts, mut start, mut first_line, mut position) = (Vec::new(), 0, 1, 0);
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        if line.trim_end() == "---" {
+            parts.push((first_line, &text[start..position]));
+            (start, first_line) = (position + line.len(), number + 1);
+        }
+        position += line.len();
+    }
+    parts.push((first_line, &text[start..]));
+    parts
+}
+
+/// A fault of one part.
+struct PartFault {
+    /// Its line and column in the part, from 1; `None` for a fault of the whole document.
+    place: Option<(usize, usize)>,
+    detail: String,
+}
+
+impl From<serde_json::Error> for PartFault {
+    fn from(error: serde_json::Error) -> Self {
+        let place = Some((error.line(), error.column())).filter(|(line, _)| *line > 0);
+        Self { place, detail: reason(&error) }
+    }
+}
+
+impl From<serde_saphyr::Error> for PartFault {
+    fn from(error: serde_saphyr::Error) -> Self {
+        let error = error.without_snippet();
+        let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let place = error.location().map(|location| (index(location.line()), index(location.column())));
+        let text = error.to_string();
+        // the place is reported apart, and no option of the parser can be set
+        let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+        let text = text.split_once(", set DuplicateKeyPolicy").map_or(text, |(text, _)| text);
+        Self { place, detail: text.to_owned() }
+    }
+}
+
+/// The document of one part.
+fn read_part(text: &str) -> Result<AnyDocument, PartFault> {
+    if text.trim_start().starts_with(['{', '[']) {
+        let Distinct = serde_json::from_str(text)?;
+        let KindHint(kind) = serde_json::from_str(text)?;
+        let mut json = serde_json::Deserializer::from_str(text);
+        let document = AnyDocument::read(kind, &mut json)?;
+        json.end()?;
+        return Ok(document);
+    }
+    let KindHint(kind) = serde_saphyr::with_deserializer_from_str(text, |yaml| KindHint::deserialize(yaml))?;
+    Ok(serde_saphyr::with_deserializer_from_str(text, |yaml| AnyDocument::read(kind, yaml))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tempfile::TempDir;
+
+    const POLICY: &str = "oracle_id: un-wpp\naxis_freshness: {}\ndefault_max_age_seconds: 60\n\
+                          default_stale_behavior: fail_closed\ninvalidation_triggers: []\n";
+
+    fn read(text: &str) -> (Vec<ReadDocument>, Vec<FileFault>) {
+        let (mut documents, mut faults) = (Vec::new(), Vec::new());
+        read_file("f", text, &mut documents, &mut faults);
+        (documents, faults)
+    }
+
+    #[test]
+    fn documents_are_read_from_yaml_and_json_in_one_file() {
+        let json = serde_json::json!({
+            "$schema": "x", "kind": "freshness_policy", "oracle_id": "other", "axis_freshness": {},
+            "default_max_age_seconds": 60, "default_stale_behavior": "fail_closed", "invalidation_triggers": [],
+        });
+        let json = serde_json::to_string_pretty(&json).expect("plain data");
+        let (documents, faults) = read(&format!("# sources\n---\n\n{POLICY}---\n{json}\n---\n"));
+        assert_eq!(faults, []);
+        let places: Vec<_> = documents.iter().map(|read| (read.line, read.document.document_id())).collect();
+        assert_eq!(places, [(4, "un-wpp".to_owned()), (10, "other".to_owned())]);
+        assert!(documents.iter().all(|read| read.document.kind() == DocumentKind::FreshnessPolicy));
+    }
+
+    #[test]
+    fn every_fault_is_reported_with_its_line() {
+        let misspelled = POLICY.replace("axis_freshness", "axis_fresh");
+        let repeated = POLICY.replace("{}", "{}\naxis_freshness: {}");
+        let no_kind = "oracle_id: un-wpp\n";
+        let broken = "a: [1\n";
+        let json = "{\n  \"kind\": \"source\",\n  \"a\": 1, \"a\": 2\n}\n";
+        let files = [POLICY, &misspelled, &repeated, no_kind, broken, json];
+        let (documents, faults) = read(&files.join("---\n"));
+        assert_eq!(documents.len(), 1);
+        let places: Vec<_> = faults.iter().map(|fault| (fault.line, fault.column)).collect();
+        let at = |line, column| (line, Some(column));
+        assert_eq!(places, [at(8, 1), at(15, 1), (20, None), at(22, 4), at(26, 13)], "{faults:#?}");
+    }
+
+    #[test]
+    fn folder_is_read_without_its_folders_and_a_document_given_twice_is_a_fault() {
+        let folder = TempDir::new().expect("a folder");
+        for name in ["b.yml", "a.yaml", "notes.txt"] {
+            fs::write(folder.path().join(name), POLICY).expect("it is written");
+        }
+        fs::create_dir(folder.path().join("c.json")).expect("it is created");
+        let (documents, faults) = read_all(&[folder.path().to_owned()]).expect("they are read");
+        let place = |name: &str| folder.path().join(name).display().to_string();
+        assert_eq!(documents.iter().map(|read| read.file.as_str()).collect::<Vec<_>>(), [place("a.yaml")]);
+        assert_eq!(
+            faults.iter().map(|fault| (&*fault.file, fault.line)).collect::<Vec<_>>(),
+            [(&*place("b.yml"), 1)]
+        );
+        let empty = TempDir::new().expect("a folder");
+        assert!(read_all(&[empty.path().to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! `oraclectl describe`.
+
+mod freshness_policy;
+mod ontology;
+mod source;
+
+use super::documents::{found, kind_parser, yaml};
+use crate::base::error::CtlError;
+use crate::base::options::{Options, segment};
+use crate::base::output::{by_whom, harmless, json, pairs};
+use hyper::Method;
+use oracled_domain::documents::DocumentKind;
+use std::io::Write;
+
+/// Show a registered document with its state
+#[derive(Debug, clap::Args)]
+pub(crate) struct Describe {
+    /// The kind
+    #[arg(value_parser = kind_parser())]
+    kind: DocumentKind,
+    /// The id; an ontology has the id NAME@VERSION
+    #[arg(value_name = "ID")]
+    document_id: String,
+}
+
+impl Describe {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let of_source = |rest: &str| format!("/v1/sources/{}{rest}", segment(&self.document_id));
+        match self.kind {
+            DocumentKind::Source => {
+                let source = options.on_control(Method::GET, &of_source(""), None).await?.json()?;
+                if options.json { json(out, &source) } else { source::show(out, &source) }
+            }
+            DocumentKind::FreshnessPolicy => {
+                let report = options.on_control(Method::GET, &of_source("/freshness"), None).await?.json()?;
+                if options.json { json(out, &report) } else { freshness_policy::show(out, &report) }
+            }
+            kind => {
+                let report = found(options, kind, &self.document_id).await?;
+                if options.json {
+                    return json(out, &report);
+                }
+                let summary = report.summary;
+                let registered = summary.registered_at.zip(summary.registered_by);
+                let registered = registered.map(|(at, by)| format!("{at} by {}", by_whom(&by)));
+                let mut head = vec![(kind.into_str(), summary.document_id)];
+                head.extend(registered.map(|registered| ("registered", registered)));
+                head.push(("sha256", summary.sha256.to_string()));
+                head.extend(summary.status.map(|status| ("status", status)));
+                writeln!(out, "{}", pairs(&head))?;
+                match (kind, serde_json::from_value(report.document.clone())) {
+                    (DocumentKind::Ontology, Ok(ontology)) => ontology::show(out, &ontology),
+                    _ => Ok(out.write_all(harmless(&yaml(kind, &report.document)?).as_bytes())?),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `oraclectl describe ontology`.
+
+use crate::base::error::CtlError;
+use crate::base::output::table;
+use oracled_domain::base::moment::span;
+use oracled_domain::ground::axis::{Axis, AxisClass, Conservative};
+use oracled_domain::ground::ontology::{FactTemplate, Ontology};
+use std::io::Write;
+
+/// The most words of an axis that are shown.
+const WORDS_MAX: usize = 12;
+
+pub(super) fn show(out: &mut dyn Write, ontology: &Ontology) -> Result<(), CtlError> {
+    let row = |axis: &Axis| {
+        [
+            axis.axis.clone(),
+            axis.kind.into_str().to_owned(),
+            axis.unit.clone().unwrap_or_default(),
+            marks(axis).join(", "),
+            axis.description.clone(),
+        ]
+    };
+    let rows = ontology.axes.iter().map(row).collect();
+    writeln!(out, "{}", table(["axis", "type", "unit", "marks", "description"], rows))?;
+    if ontology.fact_templates.is_empty() {
+        return Ok(());
+    }
+    let row = |written: &FactTemplate| [written.template_id.to_string(), written.template.clone()];
+    let rows = ontology.fact_templates.iter().map(row).collect();
+    Ok(writeln!(out, "\n{}", table(["template", "of facts"], rows))?)
+}
+
+/// What else an axis says of itself.
+fn marks(axis: &Axis) -> Vec<String> {
+    let mark = |holds: bool, mark: &str| holds.then(|| mark.to_owned());
+    let careful = |way| match way {
+        Conservative::Lower => "the lower is careful".to_owned(),
+        Conservative::Higher => "the higher is careful".to_owned(),
+    };
+    let more = axis.values.len().saturating_sub(WORDS_MAX);
+    let mut words = axis.values.iter().take(WORDS_MAX).cloned().collect::<Vec<_>>().join(" | ");
+    if more > 0 {
+        words += &format!(" and {more} more");
+    }
+    let marks = [
+        mark(axis.identity, "identity"),
+        mark(axis.indexed, "indexed"),
+        mark(axis.class == AxisClass::SelfReported, "self-reported"),
+        (!words.is_empty()).then_some(words),
+        axis.precision.map(|digits| format!("the same up to {digits} digits behind the point")),
+        axis.relative_tolerance
+            .as_ref()
+            .map(|part| format!("the same within {part} of the larger magnitude")),
+        axis.conservative.map(careful),
+        mark(axis.state_sensitive, "state sensitive"),
+        axis.max_ttl_seconds.map(|ttl_s| format!("at most {} old", span(ttl_s))),
+    ];
+    marks.into_iter().flatten().collect()
+}

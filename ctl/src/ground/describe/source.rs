@@ -1,0 +1,62 @@
+//! `oraclectl describe source`.
+
+use crate::base::error::CtlError;
+use crate::base::output::{by_whom, count, pairs, table};
+use crate::ground::source::{is_live, status};
+use oracled_api::ground::CheckedSource;
+use oracled_domain::ground::check::SourceCheck;
+use oracled_domain::ground::source::VersionRecord;
+use std::io::Write;
+
+pub(super) fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), CtlError> {
+    let CheckedSource { entry, last_check, .. } = source;
+    let registration = &entry.registration;
+    let holds = match (is_live(entry), registration.snapshot) {
+        (true, _) => "nothing: it is live",
+        (false, true) => "all records",
+        (false, false) => "what changed",
+    };
+    let shown = [
+        ("source", format!("{}: {}", registration.oracle_id, registration.oracle_name)),
+        ("tier", registration.oracle_tier.into_str().to_owned()),
+        ("status", status(entry)),
+        ("authority", registration.upstream_authority.clone()),
+        ("published at", registration.upstream_url.clone()),
+        ("licence", registration.data_license.clone()),
+        ("domain", registration.domain.clone()),
+        ("scope", registration.geographic_scope.clone().unwrap_or_else(|| "not said".into())),
+        ("ontology", registration.ontology.to_string()),
+        ("axes", registration.axes_provided.join(", ")),
+        ("a release holds", holds.into()),
+        ("registered", format!("{} by {}", entry.registered_at, by_whom(&entry.registered_by))),
+        ("last check", last_check.as_ref().map_or_else(|| "never".into(), checked)),
+    ];
+    out.write_all(pairs(&shown).as_bytes())?;
+    if is_live(entry) {
+        let oracle_id = &registration.oracle_id;
+        let how = format!("`oraclectl get adapter {oracle_id}` shows how, `oraclectl verify` asks it");
+        return Ok(writeln!(out, "\nlive, asked anew for each verification: {how}")?);
+    }
+    if entry.version_history.is_empty() {
+        return Ok(writeln!(out, "\nno versions: `oraclectl ingest run`")?);
+    }
+    let row = |version: &VersionRecord| {
+        [
+            version.version.clone(),
+            version.released_at.to_string(),
+            version.ingested_at.to_string(),
+            version.record_count.map(|count| count.to_string()).unwrap_or_default(),
+        ]
+    };
+    let rows = entry.version_history.iter().map(row).collect();
+    Ok(writeln!(out, "\n{}", table(["version", "released at", "ingested at", "records"], rows))?)
+}
+
+fn checked(SourceCheck { checked_at, fault_count }: &SourceCheck) -> String {
+    match fault_count {
+        0 => format!("{checked_at}: no faults"),
+        number => {
+            format!("{checked_at}: {}; see `oraclectl source verify`", count(*number, "fault", "faults"))
+        }
+    }
+}

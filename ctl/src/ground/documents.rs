@@ -1,0 +1,64 @@
+//! Registered documents, as the daemon lists them.
+
+use crate::base::error::CtlError;
+use crate::base::options::{Options, segment};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use hyper::Method;
+use oracled_api::base::page::Page;
+use oracled_api::documents::{DocumentReport, DocumentSummary};
+use oracled_domain::documents::DocumentKind;
+use serde_json::Value;
+use strum::VariantArray;
+
+/// Parses the kind of a document.
+pub(crate) fn kind_parser() -> impl TypedValueParser<Value = DocumentKind> {
+    let names = DocumentKind::VARIANTS.iter().map(|kind| kind.into_str());
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<DocumentKind>())
+}
+
+/// All registered documents of a kind.
+pub(crate) async fn listed(options: &Options, kind: DocumentKind) -> Result<Vec<DocumentSummary>, CtlError> {
+    let (mut documents, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1/documents/{kind}?limit=1000{after}");
+        let page: Page<DocumentSummary> = options.on_control(Method::GET, &path, None).await?.json()?;
+        documents.extend(page.items);
+        let Some(next) = page.next else { return Ok(documents) };
+        after = format!("&after={}", segment(&next));
+    }
+}
+
+/// A registered document.
+pub(crate) async fn found(
+    options: &Options,
+    kind: DocumentKind,
+    document_id: &str,
+) -> Result<DocumentReport, CtlError> {
+    let document_id = with_version(options, kind, document_id).await?;
+    let path = format!("/v1/documents/{kind}/{}", segment(&document_id));
+    Ok(options.on_control(Method::GET, &path, None).await?.json()?)
+}
+
+/// The id of a document. An ontology of which one version is registered may be named without the version.
+async fn with_version(options: &Options, kind: DocumentKind, document_id: &str) -> Result<String, CtlError> {
+    if kind != DocumentKind::Ontology || document_id.contains('@') {
+        return Ok(document_id.to_owned());
+    }
+    let is_version = |known: &String| known.split_once('@').is_some_and(|(name, _)| name == document_id);
+    let known = listed(options, kind).await?.into_iter().map(|summary| summary.document_id);
+    let mut versions: Vec<_> = known.filter(is_version).collect();
+    match versions.len() {
+        0 => Ok(document_id.to_owned()),
+        1 => Ok(versions.remove(0)),
+        _ => Err(CtlError::NotOne(format!(
+            "ontology {document_id} has several versions (name one of {})",
+            versions.join(", ")
+        ))),
+    }
+}
+
+/// A document as YAML, with its kind.
+pub(crate) fn yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError> {
+    let text = serde_saphyr::to_string(document).map_err(std::io::Error::other)?;
+    Ok(format!("kind: {kind}\n{text}"))
+}

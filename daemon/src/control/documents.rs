@@ -1,0 +1,323 @@
+//! `/v1/documents`: the registered documents of all kinds.
+
+use crate::platform::api::request::{JsonBody, QueryParams, strict};
+use crate::platform::control::body::ControlBody;
+use crate::platform::control::order::named;
+use crate::platform::problem::{Problem, without_state_dir};
+use crate::platform::service::{Service, act};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::{Extension, Json};
+use oracled_actors::ground::registry::{DocumentChange, RegistryError, check_workflow, registrable};
+use oracled_api::base::page::Page;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::documents::{
+    AppliedDocument, ApplyRequest, ApplyResponse, ChangeKind, DocumentFault, DocumentReport, DocumentSummary,
+    DocumentsParams,
+};
+use oracled_domain::Peer;
+use oracled_domain::documents::{AnyDocument, Document, DocumentKind, Registered};
+use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::source::{AdapterId, OracleTier, ReviewStatus};
+use oracled_domain::verification::adapter::Adapter;
+use oracled_domain::verification::workflow::Workflow;
+use oracled_store::ground::state::SourceState;
+use oracled_store::{Store, StoreError};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use strum::VariantArray;
+
+/// The longest body of `POST /v1/documents`, in bytes.
+const APPLY_MAX_BYTES: usize = 32 * 1024 * 1024;
+/// The most documents in it.
+const APPLY_MAX_DOCUMENTS: usize = 1000;
+
+/// The registered documents of a kind, in the order of their ids.
+///
+/// # Errors
+/// `InvalidRequest` if the kind does not exist.
+pub(super) async fn list(
+    State(service): State<Arc<Service>>,
+    kind: Result<Path<String>, PathRejection>,
+    QueryParams(params): QueryParams<DocumentsParams>,
+) -> Result<Json<Page<DocumentSummary>>, Problem> {
+    let DocumentsParams { after, limit } = params;
+    let mut known = summaries(&service.system.store, kind_of(named(kind)?)?)?;
+    known.sort_by(|one, other| one.document_id.cmp(&other.document_id));
+    known.retain(|summary| after.as_ref().is_none_or(|after| summary.document_id > *after));
+    Ok(Json(Page::of(known, *limit, |summary| summary.document_id.clone())))
+}
+
+/// A registered document.
+///
+/// # Errors
+/// `InvalidRequest` if the kind does not exist; `DocumentUnknown`.
+pub(super) async fn get(
+    State(service): State<Arc<Service>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Json<DocumentReport>, Problem> {
+    let (kind, document_id) = placed(path)?;
+    let store = &service.system.store;
+    let summary = summaries(store, kind)?.into_iter().find(|summary| summary.document_id == document_id);
+    let document = content(store, kind, &document_id)?;
+    let unknown =
+        || Problem::new(ProblemCode::DocumentUnknown, format!("no {kind} {document_id} is registered"));
+    let (summary, document) = summary.zip(document).ok_or_else(unknown)?;
+    Ok(Json(DocumentReport { summary, document }))
+}
+
+/// Registers a document, in place of the one with its id.
+///
+/// # Errors
+/// `InvalidRequest` if the kind does not exist; `InvalidDocument`; `DocumentFixed` if it cannot be changed in this way;
+/// `…Unknown` if a document that it names is not registered; or the entry cannot be committed, and then nothing changes.
+pub(super) async fn put(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    body: ControlBody,
+) -> Result<Json<AppliedDocument>, Problem> {
+    let (kind, document_id) = placed(path)?;
+    let document = strict::read_document(body.text(), kind)?;
+    if document.document_id() != document_id {
+        let detail = format!(
+            "the document's id is {}, and the path has {document_id}; they must be equal",
+            document.document_id()
+        );
+        return Err(Problem::new(ProblemCode::InvalidDocument, detail));
+    }
+    act(async move {
+        let change = service.system.registry.register(registrable(&document), peer).await?;
+        Ok(Json(applied(&document, change)))
+    })
+    .await
+}
+
+/// Registers several documents in the order of their dependencies: all of them, or none if one has a fault.
+///
+/// # Errors
+/// `InvalidRequest`. The fault of a document is in its result.
+pub(super) async fn apply(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Result<Json<ApplyResponse>, Problem> {
+    let body = JsonBody::within(request, &service, APPLY_MAX_BYTES).await?;
+    let ApplyRequest { dry_run, documents } =
+        strict::read(body.text(), "a request", ProblemCode::InvalidRequest)?;
+    if documents.len() > APPLY_MAX_DOCUMENTS {
+        let detail =
+            format!("`documents` has {} items (at most {APPLY_MAX_DOCUMENTS} allowed)", documents.len());
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+    }
+    let mut items = BTreeMap::new();
+    let mut readable = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (position, request) in documents.into_iter().enumerate() {
+        let read =
+            strict::read_document(request.document.get().as_bytes(), request.kind).and_then(|document| {
+                let repeated = format!("{} {} is in the request twice", request.kind, document.document_id());
+                let is_new = seen.insert((request.kind, document.document_id()));
+                if is_new { Ok(document) } else { Err(Problem::new(ProblemCode::InvalidDocument, repeated)) }
+            });
+        match read {
+            Ok(document) => readable.push((position, document)),
+            Err(problem) => {
+                items.insert(position, faulty(request.kind, None, problem));
+            }
+        }
+    }
+    // an earlier kind never depends on a later one
+    readable.sort_by_key(|(position, document)| (document.kind(), *position));
+    let (positions, documents): (Vec<_>, Vec<_>) = readable.into_iter().unzip();
+    let previewed = service.system.registry.preview(&documents, peer);
+    let is_sound = items.is_empty() && previewed.iter().all(Result::is_ok);
+    if dry_run || !is_sound {
+        for ((position, document), change) in positions.into_iter().zip(&documents).zip(previewed) {
+            items.insert(position, result(document, change));
+        }
+        return Ok(Json(ApplyResponse { applied: false, items: items.into_values().collect() }));
+    }
+    act(async move {
+        for (position, document) in positions.into_iter().zip(&documents) {
+            let change = service.system.registry.register(registrable(document), peer).await;
+            items.insert(position, result(document, change));
+        }
+        let items: Vec<_> = items.into_values().collect();
+        Ok(Json(ApplyResponse { applied: items.iter().all(|item| item.fault.is_none()), items }))
+    })
+    .await
+}
+
+fn result(document: &AnyDocument, change: Result<DocumentChange, RegistryError>) -> AppliedDocument {
+    match change {
+        Ok(change) => applied(document, change),
+        Err(error) => faulty(document.kind(), Some(document), error.into()),
+    }
+}
+
+fn applied(document: &AnyDocument, change: DocumentChange) -> AppliedDocument {
+    let (change, before) = match change {
+        DocumentChange::Created => (ChangeKind::Created, None),
+        DocumentChange::Changed(before) => (ChangeKind::Changed, Some(*before)),
+        DocumentChange::Unchanged => (ChangeKind::Unchanged, None),
+    };
+    AppliedDocument {
+        kind: document.kind(),
+        document_id: Some(document.document_id()),
+        change: Some(change),
+        before,
+        document: Some(document.to_json()),
+        fault: None,
+    }
+}
+
+fn faulty(kind: DocumentKind, document: Option<&AnyDocument>, problem: Problem) -> AppliedDocument {
+    AppliedDocument {
+        kind,
+        document_id: document.map(AnyDocument::document_id),
+        change: None,
+        before: None,
+        document: document.map(AnyDocument::to_json),
+        fault: Some(DocumentFault {
+            code: problem.document.code.as_str().to_owned(),
+            detail: without_state_dir(problem.document.detail),
+        }),
+    }
+}
+
+/// The registered documents of a kind without their content.
+fn summaries(store: &Store, kind: DocumentKind) -> Result<Vec<DocumentSummary>, Problem> {
+    match kind {
+        DocumentKind::Ontology => registered::<Ontology>(store, |_| Ok(None)),
+        DocumentKind::Adapter => registered::<Adapter>(store, |_| Ok(None)),
+        DocumentKind::Workflow => registered(store, |workflow| workflow_status(store, workflow).map(Some)),
+        DocumentKind::Pipeline => {
+            let pipelines = store.pipelines()?.into_iter().map(|registered| DocumentSummary {
+                kind,
+                document_id: registered.pipeline_id.to_string(),
+                sha256: registered.pipeline_sha256,
+                registered_at: Some(registered.registered_at),
+                registered_by: Some(registered.registered_by),
+                status: registered.last_pull.map(|pull| format!("last pulled {}", pull.began_at)),
+            });
+            Ok(pipelines.collect())
+        }
+        DocumentKind::Source => {
+            let sources = store.sources()?.into_iter().map(|SourceState { entry, .. }| DocumentSummary {
+                kind,
+                document_id: entry.oracle_id().to_string(),
+                sha256: entry.registration.digest(),
+                registered_at: Some(entry.registered_at),
+                registered_by: Some(entry.registered_by.clone()),
+                status: Some(match entry.current_version.as_str() {
+                    "" => format!("{}, no version", entry.review_status.into_str()),
+                    version => format!("{}, version {version}", entry.review_status.into_str()),
+                }),
+            });
+            Ok(sources.collect())
+        }
+        DocumentKind::FreshnessPolicy => {
+            let policies = store.sources()?.into_iter().filter_map(|state| state.policy);
+            let summary = |sha256, document_id| DocumentSummary {
+                kind,
+                document_id,
+                sha256,
+                registered_at: None,
+                registered_by: None,
+                status: None,
+            };
+            Ok(policies.map(|policy| summary(policy.digest(), policy.document_id())).collect())
+        }
+    }
+}
+
+/// The documents of a kind that is stored as [`Registered`].
+fn registered<D: Document>(
+    store: &Store,
+    status: impl Fn(&D) -> Result<Option<String>, Problem>,
+) -> Result<Vec<DocumentSummary>, Problem> {
+    let summary = |Registered { document, sha256, registered_at, registered_by }: Registered<D>| {
+        Ok(DocumentSummary {
+            kind: D::KIND,
+            document_id: document.document_id(),
+            sha256,
+            registered_at: Some(registered_at),
+            registered_by: Some(registered_by),
+            status: status(&document)?,
+        })
+    };
+    store.all_registered::<D>()?.into_iter().map(summary).collect()
+}
+
+/// The content of a registered document.
+fn content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<Option<Value>, StoreError> {
+    fn json(document: &impl Serialize) -> Value {
+        serde_json::to_value(document).expect("a document is plain data with string keys")
+    }
+    fn of<D: Document>(store: &Store, document_id: &str) -> Result<Option<Value>, StoreError> {
+        Ok(store.registered::<D>(document_id)?.map(|(registered, _)| json(&registered.document)))
+    }
+    let source = || match document_id.parse() {
+        Ok(oracle_id) => Ok(store.source(&oracle_id)?.map(|(state, _)| state)),
+        Err(_) => Ok::<_, StoreError>(None),
+    };
+    Ok(match kind {
+        DocumentKind::Ontology => of::<Ontology>(store, document_id)?,
+        DocumentKind::Adapter => of::<Adapter>(store, document_id)?,
+        DocumentKind::Workflow => of::<Workflow>(store, document_id)?,
+        DocumentKind::Source => source()?.map(|state| json(&state.entry.registration)),
+        DocumentKind::FreshnessPolicy => source()?.and_then(|state| state.policy).map(|policy| json(&policy)),
+        DocumentKind::Pipeline => {
+            let Ok(pipeline_id) = document_id.parse::<PipelineId>() else { return Ok(None) };
+            let Some((registered, _)) = store.pipeline(&pipeline_id)? else { return Ok(None) };
+            store.definition(&registered.pipeline_sha256)?.map(|definition| json(&definition))
+        }
+    })
+}
+
+/// Whether a workflow can decide with its sources as they are now, in words.
+fn workflow_status(store: &Store, workflow: &Workflow) -> Result<String, Problem> {
+    match check_workflow(store, workflow) {
+        Ok(()) => {}
+        Err(RegistryError::Workflow(fault)) => return Ok(fault.to_string()),
+        Err(error) => return Err(error.into()),
+    }
+    let mut missing = Vec::new();
+    for oracle_id in &workflow.oracles {
+        let Some((state, _)) = store.source(oracle_id)? else { continue };
+        let registration = &state.entry.registration;
+        let is_live = registration.adapter_id == AdapterId::Http;
+        let cause = match state.entry.review_status {
+            // a workflow decides without these
+            _ if registration.oracle_tier == OracleTier::Unverified => continue,
+            ReviewStatus::Pending => "is not approved",
+            _ if is_live && store.registered::<Adapter>(oracle_id.as_str())?.is_none() => {
+                "is live and has no adapter"
+            }
+            _ if !is_live && state.entry.version_history.is_empty() => "has no version yet",
+            _ => continue,
+        };
+        missing.push(format!("{oracle_id} {cause}"));
+    }
+    Ok(match missing.as_slice() {
+        [] => "can decide".to_owned(),
+        missing => format!("cannot use all of its sources: {}", missing.join("; ")),
+    })
+}
+
+fn kind_of(name: String) -> Result<DocumentKind, Problem> {
+    let kinds = || DocumentKind::VARIANTS.iter().map(|kind| kind.into_str()).collect::<Vec<_>>().join(", ");
+    let unknown =
+        |_| Problem::new(ProblemCode::InvalidRequest, format!("`{name}` is not a kind (one of {})", kinds()));
+    name.parse().map_err(unknown)
+}
+
+fn placed(path: Result<Path<(String, String)>, PathRejection>) -> Result<(DocumentKind, String), Problem> {
+    let Path((kind, document_id)) =
+        path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+    Ok((kind_of(kind)?, document_id))
+}

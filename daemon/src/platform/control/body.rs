@@ -1,0 +1,39 @@
+//! The bodies of requests on the administrators' socket. They are read strictly: a misspelled member of a document would be
+//! missing from every answer that depends on it.
+
+use crate::platform::api::request::{JsonBody, strict};
+use crate::platform::problem::Problem;
+use crate::platform::service::Service;
+use axum::extract::{FromRequest, Request};
+use oracled_api::base::problem::ProblemCode;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// The longest body, in bytes: a pipeline contains its schemas and tables.
+pub const DOCUMENT_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// The body of a request on the administrators' socket.
+pub struct ControlBody(JsonBody);
+
+impl FromRequest<Arc<Service>> for ControlBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
+        JsonBody::within(request, service, DOCUMENT_MAX_BYTES).await.map(Self)
+    }
+}
+
+impl ControlBody {
+    /// The bytes.
+    pub fn text(&self) -> &[u8] {
+        self.0.text()
+    }
+
+    /// Reads it as a `T`. No name may stand twice in one object, whatever `T` makes of it.
+    ///
+    /// # Errors
+    /// `InvalidJson` where it is not JSON; `InvalidDocument` with the place of what is wrong.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        strict::read(self.0.text(), "a document", ProblemCode::InvalidDocument)
+    }
+}

@@ -1,0 +1,158 @@
+//! The kinds of registered documents (RFC-0002, "Source Registry"). A new kind is a type and one entry in the list below.
+
+mod members;
+
+use crate::base::digest::Sha256Hex;
+use crate::ground::digest_of_json;
+use crate::ground::freshness::FreshnessPolicy;
+use crate::ground::ontology::Ontology;
+use crate::ground::pipeline::Definition;
+use crate::ground::source::Registration;
+use crate::verification::adapter::Adapter;
+use crate::verification::workflow::Workflow;
+use jiff::Timestamp;
+use members::Unmarked;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
+use std::fmt;
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+pub use members::KindHint;
+
+/// A document that the registry stores.
+pub trait Document: Serialize + DeserializeOwned {
+    /// Its kind.
+    const KIND: DocumentKind;
+
+    /// Its id, unique within its kind.
+    fn document_id(&self) -> String;
+
+    /// The SHA-256 of its canonical JSON.
+    fn digest(&self) -> Sha256Hex {
+        digest_of_json(self)
+    }
+}
+
+/// A document in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Registered<D> {
+    /// The document.
+    pub document: D,
+    /// Its digest.
+    pub sha256: Sha256Hex,
+    /// When it was registered with this content.
+    pub registered_at: Timestamp,
+    /// The user id that registered it.
+    pub registered_by: String,
+}
+
+impl<D: Document> Registered<D> {
+    /// The document as it is registered at `registered_at`.
+    #[must_use]
+    pub fn new(document: D, registered_at: Timestamp, registered_by: String) -> Self {
+        Self { sha256: document.digest(), document, registered_at, registered_by }
+    }
+}
+
+macro_rules! document_kinds {
+    ($($(#[$attribute:meta])* $Kind:ident($Document:ty), $member:literal, $id:expr;)+) => {
+        /// The kinds of documents. A document depends only on documents of earlier kinds.
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+            EnumString, IntoStaticStr, VariantArray,
+        )]
+        #[serde(rename_all = "snake_case")]
+        #[strum(serialize_all = "snake_case", const_into_str)]
+        pub enum DocumentKind {
+            $($(#[$attribute])* $Kind,)+
+        }
+
+        /// A document of any kind.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum AnyDocument {
+            $($(#[$attribute])* $Kind(Box<$Document>),)+
+        }
+
+        $(impl Document for $Document {
+            const KIND: DocumentKind = DocumentKind::$Kind;
+
+            fn document_id(&self) -> String {
+                let document_id: fn(&Self) -> String = $id;
+                document_id(self)
+            }
+        })+
+
+        impl DocumentKind {
+            /// The member that only documents of this kind have.
+            #[must_use]
+            pub const fn distinguishing_member(self) -> &'static str {
+                match self {
+                    $(Self::$Kind => $member,)+
+                }
+            }
+        }
+
+        impl AnyDocument {
+            /// Reads a document of this kind. Its members `kind` and `$schema` are ignored.
+            ///
+            /// # Errors
+            /// The document has a wrong or a missing member.
+            pub fn read<'de, D: Deserializer<'de>>(kind: DocumentKind, from: D) -> Result<Self, D::Error> {
+                match kind {
+                    $(DocumentKind::$Kind => Box::deserialize(Unmarked(from)).map(Self::$Kind),)+
+                }
+            }
+
+            /// Its kind.
+            #[must_use]
+            pub const fn kind(&self) -> DocumentKind {
+                match self {
+                    $(Self::$Kind(_) => DocumentKind::$Kind,)+
+                }
+            }
+
+            /// Its id, unique within its kind.
+            #[must_use]
+            pub fn document_id(&self) -> String {
+                match self {
+                    $(Self::$Kind(document) => document.document_id(),)+
+                }
+            }
+
+            /// Its JSON with all defaults.
+            #[must_use]
+            pub fn to_json(&self) -> Json {
+                let json = match self {
+                    $(Self::$Kind(document) => serde_json::to_value(document),)+
+                };
+                json.expect("a document is plain data with string keys")
+            }
+        }
+    };
+}
+
+document_kinds! {
+    /// An ontology; its id is `ontology_id@version`.
+    Ontology(Ontology), "ontology_id", |ontology| ontology.reference().to_string();
+    /// The registration of a source.
+    Source(Registration), "oracle_name", |source| source.oracle_id.to_string();
+    /// The freshness policy of a source, under the source's id.
+    FreshnessPolicy(FreshnessPolicy), "default_max_age_seconds", |policy| policy.oracle_id.to_string();
+    /// A pipeline with everything that it names.
+    Pipeline(Definition), "pipeline", |definition| definition.pipeline.pipeline_id.to_string();
+    /// The adapter of a live source, under the source's id.
+    Adapter(Adapter), "endpoint", |adapter| adapter.oracle_id.to_string();
+    /// A workflow of verification.
+    Workflow(Workflow), "workflow_id", |workflow| workflow.workflow_id.to_string();
+}
+
+impl fmt::Display for DocumentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.into_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! The rows of registered documents. Sources and their freshness policies have rows of their own (`ground/state.rs`).
+
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
+use crate::base::rows::{Table, key};
+use oracled_domain::Sha256Hex;
+use oracled_domain::documents::{Document, DocumentKind, Registered};
+use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::ontology::{Ontology, OntologyRef};
+use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
+use serde::de::DeserializeOwned;
+
+impl Tables {
+    /// A registered document with its revision; of a pipeline `T` is [`RegisteredPipeline`], otherwise [`Registered`].
+    ///
+    /// # Errors
+    /// The row cannot be read.
+    pub fn document<T: DeserializeOwned>(
+        &self,
+        kind: DocumentKind,
+        document_id: &str,
+    ) -> Result<Option<(T, u64)>, StoreError> {
+        self.read_row(Table::Documents, &document_name(kind, document_id))
+    }
+
+    /// All registered documents of a kind, in the order of their ids.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn documents<T: DeserializeOwned>(&self, kind: DocumentKind) -> Result<Vec<T>, StoreError> {
+        let keys = key(Table::Documents, &[document_name(kind, "").as_bytes()])
+            ..key(Table::Documents, &[document_name(kind, "").as_bytes(), &[u8::MAX]]);
+        let names = self.names(Table::Documents, keys, .., usize::MAX)?;
+        let rows =
+            names.into_iter().map(|name| Ok(self.read_row(Table::Documents, &name)?.map(|(row, _)| row)));
+        rows.filter_map(Result::transpose).collect()
+    }
+
+    /// A registered document that is stored as [`Registered`], with its revision.
+    ///
+    /// # Errors
+    /// The row cannot be read.
+    pub fn registered<D: Document>(
+        &self,
+        document_id: &str,
+    ) -> Result<Option<(Registered<D>, u64)>, StoreError> {
+        self.document(D::KIND, document_id)
+    }
+
+    /// All registered documents of a kind that are stored as [`Registered`], in the order of their ids.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn all_registered<D: Document>(&self) -> Result<Vec<Registered<D>>, StoreError> {
+        self.documents(D::KIND)
+    }
+
+    /// A version of an ontology.
+    ///
+    /// # Errors
+    /// The row cannot be read.
+    pub fn ontology(&self, reference: &OntologyRef) -> Result<Option<Ontology>, StoreError> {
+        Ok(self.registered(&reference.to_string())?.map(|(registered, _)| registered.document))
+    }
+
+    /// A pipeline with its revision; [`Tables::definition`] returns its definition.
+    ///
+    /// # Errors
+    /// The row cannot be read.
+    pub fn pipeline(
+        &self,
+        pipeline_id: &PipelineId,
+    ) -> Result<Option<(RegisteredPipeline, u64)>, StoreError> {
+        self.document(DocumentKind::Pipeline, pipeline_id.as_str())
+    }
+
+    /// All pipelines, in the order of their ids.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn pipelines(&self) -> Result<Vec<RegisteredPipeline>, StoreError> {
+        self.documents(DocumentKind::Pipeline)
+    }
+
+    /// The definition of a pipeline, by its digest.
+    ///
+    /// # Errors
+    /// The row cannot be read.
+    pub fn definition(&self, sha256: &Sha256Hex) -> Result<Option<Definition>, StoreError> {
+        Ok(self.read_row(Table::Definitions, sha256.as_str())?.map(|(definition, _)| definition))
+    }
+}
+
+/// The name of the row of a document.
+pub(crate) fn document_name(kind: DocumentKind, document_id: &str) -> String {
+    format!("{}/{document_id}", kind.into_str())
+}

@@ -1,0 +1,21 @@
+//! A store as it would be after some writes, for decisions that depend on each other before any is committed.
+
+use crate::base::rows::Row;
+use crate::ground::Store;
+use crate::journal::record::Write;
+use crate::journal::staged::place;
+
+impl Store {
+    /// The same store, in which `writes` that put documents or sources have been made. Nothing is stored, and open files of
+    /// sources stay as they are.
+    #[must_use]
+    pub fn preview(&self, writes: &[Write]) -> Self {
+        let rows = writes.iter().filter_map(|write| {
+            let key = write.row();
+            let (table, name) = place(&key);
+            let row = Row { revision: u64::MAX, chunks: 0, value: write.value()? };
+            Some(((table, name.into_owned()), row))
+        });
+        self.with_preview(rows.collect())
+    }
+}
