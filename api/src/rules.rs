@@ -1,6 +1,7 @@
 //! Oracle-A: text checked against facts.
 
 use oracled_domain::Sha256Hex;
+use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::rules::{Expected, Rule, RuleId};
 use serde::de::{DeserializeOwned, Error};
@@ -57,14 +58,6 @@ pub struct RegisteredRule {
     pub sha256: Sha256Hex,
     /// Whether it applies to a request that names no rules.
     pub in_profile: bool,
-}
-
-/// A member that is present, so that null is read as a `T`: JSON keeps it, and a text or a list refuses it. A verdict must not
-/// pass unchecked because of a null.
-pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
 }
 
 /// An object or null. serde alone would also accept an array with the members in their order.

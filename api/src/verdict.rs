@@ -1,8 +1,9 @@
 //! Verdicts, sessions, the cache and the outbox.
 
 use crate::base::page::Limit;
-use crate::rules::{given, object};
+use crate::rules::object;
 use jiff::Timestamp;
+use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::rules::{Expected, RuleId};
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, Variance};

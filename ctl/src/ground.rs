@@ -8,4 +8,5 @@ pub(crate) mod ingest;
 pub(crate) mod provenance;
 pub(crate) mod query;
 pub(crate) mod rejects;
+pub(crate) mod schema;
 pub(crate) mod source;

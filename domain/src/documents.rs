@@ -3,6 +3,7 @@
 mod members;
 
 use crate::base::digest::Sha256Hex;
+use crate::base::schema::json_schema;
 use crate::ground::digest_of_json;
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::Ontology;
@@ -85,6 +86,14 @@ macro_rules! document_kinds {
         })+
 
         impl DocumentKind {
+            /// The JSON Schema of its documents.
+            #[must_use]
+            pub fn json_schema(self) -> Json {
+                match self {
+                    $(Self::$Kind => json_schema::<$Document>(),)+
+                }
+            }
+
             /// The member that only documents of this kind have.
             #[must_use]
             pub const fn distinguishing_member(self) -> &'static str {

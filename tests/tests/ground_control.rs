@@ -456,7 +456,7 @@ async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let path = format!("/v1/pipelines/world-bank-population/runs?version=2023&released_at=2023-07-01");
+    let path = "/v1/pipelines/world-bank-population/runs?version=2023&released_at=2023-07-01".to_owned();
     let length = [("content-length", "1000000")];
     let mut wire = Wire::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &length) + &payload(1000)).await.expect("it listens");
@@ -531,7 +531,7 @@ async fn an_upload_may_take_longer_than_other_requests() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let path = format!("/v1/pipelines/world-bank-population/runs?version=2023&released_at=2023-07-01");
+    let path = "/v1/pipelines/world-bank-population/runs?version=2023&released_at=2023-07-01".to_owned();
     let text = payload(2);
     let length = text.len().to_string();
     let mut wire = Wire::connect(&world.control_socket()).await;
@@ -601,6 +601,12 @@ async fn oraclectl_get_and_describe_show_registered_documents() {
     let several = printed(&world, &["describe", "ontology", "population"], 1);
     assert!(several.contains("population@1, population@2"), "{several}");
     assert!(printed(&world, &["describe", "pipeline", "world-bank-population"], 0).contains("axis_mappings"));
+    let schema: Value = serde_json::from_str(&printed(&world, &["schema", "source"], 0)).unwrap();
+    let validator = jsonschema::validator_for(&schema).expect("it is a schema");
+    let mut source = example("sources/world-bank-population.json");
+    assert!(validator.is_valid(&source));
+    source["tier"] = json!("primary");
+    assert!(!validator.is_valid(&source));
 }
 
 #[tokio::test]
@@ -753,7 +759,8 @@ async fn the_command_line_asks_for_all_pages_or_says_that_there_are_more() {
         for list in lists {
             let shown = world.ctl_command(list).env("COLUMNS", columns).output().expect("it starts");
             let shown = String::from_utf8(shown.stdout).expect("it is text");
-            let rows = shown.lines().filter(|line| !line.starts_with("sha256"));
+            let rows = shown.lines().take_while(|line| !line.starts_with("world-bank-population, primary"));
+            let rows = rows.filter(|line| !line.starts_with("sha256"));
             let widest = rows.map(|line| line.chars().count()).max();
             assert!(widest <= columns.parse().ok(), "{columns}: {shown}");
         }

@@ -160,8 +160,11 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
             owner_uid: None,
         },
     );
-    let record =
-        Record { events: vec![registered], writes: vec![Write::PutSession(session.into())], ..Record::default() };
+    let record = Record {
+        events: vec![registered],
+        writes: vec![Write::PutSession(session.into())],
+        ..Record::default()
+    };
     let committed = journal.commit(&[record]).expect("the disk takes it");
     assert!(committed.iter().all(Result::is_ok), "{committed:?}");
 }

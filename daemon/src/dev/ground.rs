@@ -116,8 +116,8 @@ impl Documents {
         let mut definition: Definition = serde_json::from_str(PIPELINE)?;
         ontology.ontology_id = name.parse()?;
         source.ontology = ontology.reference();
-        definition.pipeline.transformation.output_schema_id = ontology.reference().to_string();
-        definition.normalization.target_ontology_id = ontology.ontology_id.clone();
+        definition.pipeline.transformation.output_schema_id = Some(ontology.reference().to_string());
+        definition.normalization.target_ontology_id = Some(ontology.ontology_id.clone());
         Self { ontology, source, definition }.beside(name)
     }
 

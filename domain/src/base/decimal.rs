@@ -5,8 +5,10 @@
 //! and has neither these limits nor keys. `fastnum` rounds at a fixed width, too narrow for products and units.
 
 mod rounding;
+mod written;
 
 pub use rounding::Rounding;
+pub(crate) use written::{DecimalNumber, DecimalText};
 
 use num::bigint::{BigInt, BigUint, Sign};
 use num::traits::{Pow, ToPrimitive};

@@ -1,11 +1,12 @@
 //! The axes of an ontology.
 
 use crate::base::blank::is_blank;
-use crate::base::decimal::{self, Decimal, PLACES_MAX, PLACES_MIN};
+use crate::base::decimal::{self, Decimal, DecimalNumber, PLACES_MAX, PLACES_MIN};
 use crate::base::unit::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use strum::IntoStaticStr;
+use utoipa::ToSchema;
 
 /// The most values of an enumeration.
 pub const ENUM_VALUES_MAX: usize = 10_000;
@@ -14,64 +15,65 @@ const PATH_MAX_BYTES: usize = 128;
 /// The longest key of a group, in bytes.
 pub const GROUP_KEY_MAX_BYTES: usize = 64;
 
-/// One axis: something that records have a value of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// An axis: a property that records have a value of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// Its path: names separated by full stops, where one may be `*`, a keyed group (`nutrients.*.amount`).
+    /// The path: names separated by dots. One name may be `*`, which makes the axis a keyed group (`nutrients.*.amount`).
     pub axis: String,
-    /// What its values are.
+    /// The type of its values.
     #[serde(rename = "type")]
     pub kind: AxisType,
-    /// The UCUM code of the unit that its values are in.
+    /// The UCUM code of the unit of its values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The values of an enumeration.
+    /// The allowed values; required for `enum` and only allowed there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
-    /// Who can know it.
+    /// Whether values are measured or self-reported.
     pub class: AxisClass,
-    /// Whether it says which real thing a record speaks of.
+    /// Whether it identifies the subject of a record; false by default.
     #[serde(default, skip_serializing_if = "is_false")]
     pub identity: bool,
-    /// Whether records are looked up by it.
+    /// Whether records are indexed by it; false by default.
     #[serde(default, skip_serializing_if = "is_false")]
     pub indexed: bool,
-    /// Whether its value may change at any moment, so that what is known of it must be of bounded age.
+    /// Whether its value may change at any time, so that `max_ttl_seconds` is required; false by default.
     #[serde(default, skip_serializing_if = "is_false")]
     pub state_sensitive: bool,
-    /// The oldest that a value may be, in seconds, whatever a policy allows.
+    /// The maximum age of a value in seconds, whatever a freshness policy allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ttl_seconds: Option<u64>,
-    /// Digits behind the point up to which two values are the same.
+    /// The number of decimal places to which two values are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<i32>,
-    /// The difference up to which two values are the same, as a part of the larger magnitude: 0.01 is one hundredth.
+    /// The difference up to which two values count as equal, relative to the larger magnitude: 0.01 is 1 %.
     #[serde(default, deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DecimalNumber>)]
     pub relative_tolerance: Option<Decimal>,
-    /// Which way is the careful one.
+    /// The conservative direction, for the strategy `use_conservative`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conservative: Option<Conservative>,
-    /// What it is, for people.
+    /// A description for readers.
     pub description: String,
 }
 
-/// What the values of an axis are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+/// The type of an axis's values. A `date` is a day or a time in RFC 3339 form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum AxisType {
     /// Decimal numbers.
     Number,
-    /// Whole numbers.
+    /// Integers.
     Integer,
     /// Text.
     String,
     /// True or false.
     Boolean,
-    /// Days or moments, as RFC 3339 has them.
+    /// Days or times in RFC 3339 form.
     Date,
-    /// One of some words.
+    /// One of the axis's `values`.
     Enum,
 }
 
@@ -83,24 +85,25 @@ impl AxisType {
     }
 }
 
-/// Who can know the value of an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+/// The origin of an axis's values: `measured` by an instrument or an authority, or `self_reported` by the subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum AxisClass {
-    /// Whoever it is about: an address, a preference.
+    /// Reported by the subject: an address, a preference.
     SelfReported,
-    /// An instrument or an authority: a laboratory's value, a legal status.
+    /// Measured by an instrument or set by an authority: a laboratory value, a legal status.
     Measured,
 }
 
-/// Which of two values is the careful one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The conservative one of two values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ConservativeSide)]
 pub enum Conservative {
-    /// The lower one.
+    /// The lower value.
     Lower,
-    /// The higher one.
+    /// The higher value.
     Higher,
 }
 

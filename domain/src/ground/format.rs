@@ -1,35 +1,39 @@
 //! How a payload is cut into raw records (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline").
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The longest path to the records, in characters.
 pub const PATH_MAX_CHARS: usize = 1024;
 /// The most steps of one.
 pub const PATH_MAX_STEPS: usize = 32;
 
+// absent options are serialized with their defaults, so that both forms of a format have one digest
 /// The format of a payload.
-///
-/// What is left out is written out again, so that two texts of one format have one digest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[schema(as = PayloadFormat)]
 pub enum Format {
-    /// One JSON document (RFC 8259), somewhere in which there is a list of objects.
+    /// One JSON document (RFC 8259) that contains a list of objects.
     Json {
-        /// The way from the whole document to the list.
+        /// The JSON Pointer to the list.
         records: RecordsPath,
     },
-    /// One JSON object a line; blank lines are no records.
+    /// One JSON object per line; blank lines are skipped.
     Ndjson,
-    /// Fields between delimiters, one record a line, with a header line (RFC 4180); empty lines are no records.
+    /// Comma-separated values (RFC 4180) with a header line; empty lines are skipped.
     Csv {
-        /// What stands between two fields: `,` unless given.
+        /// The character between two fields; `,` by default.
         #[serde(default)]
         delimiter: Delimiter,
-        /// Whether a field that begins with `"` goes to the next `"` that is not doubled: yes unless given.
+        /// Whether a field in double quotes may contain delimiters and line breaks; true by default.
         #[serde(default = "quoted")]
         quote: bool,
     },
-    /// Fields between tabs, one record a line, with a header line and without quotes; empty lines are no records.
+    /// Tab-separated values with a header line and without quotes; empty lines are skipped.
     Tsv {},
 }
 
@@ -59,8 +63,7 @@ pub enum BadRecordsPath {
     Escape,
 }
 
-/// The way from a whole JSON document to the list of records in it, as a JSON Pointer (RFC 6901): empty where the document
-/// is the list. A step is a member's name, or a place in a list, from 0.
+/// The JSON Pointer (RFC 6901) to the list of records in a JSON document; empty if the document is the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RecordsPath {
@@ -68,14 +71,29 @@ pub struct RecordsPath {
     steps: Vec<String>,
 }
 
+impl PartialSchema for RecordsPath {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(Type::String).max_length(Some(PATH_MAX_CHARS));
+        let text = text.pattern(Some("^(/([^~]|~[01])*)?$"));
+        let description = "A JSON Pointer (RFC 6901) such as `/data/items`; empty for the whole document.";
+        text.description(Some(description)).into()
+    }
+}
+
+impl ToSchema for RecordsPath {
+    fn name() -> Cow<'static, str> {
+        "RecordsPath".into()
+    }
+}
+
 impl RecordsPath {
-    /// It as it was written.
+    /// The pointer as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Its steps, unescaped, from the whole document on.
+    /// The unescaped reference tokens, from the root on.
     #[must_use]
     pub fn steps(&self) -> &[String] {
         &self.steps
@@ -129,16 +147,17 @@ pub struct BadDelimiter {
     given: char,
 }
 
-/// What stands between two fields of a line: one ASCII character, and neither letter, digit, `"` nor a line's end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The delimiter of a CSV: one ASCII character that is not a letter, a digit, `"` or a line break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "char", into = "char")]
+#[schema(as = CsvDelimiter, value_type = String, pattern = r"^[\x00-\x09\x0b\x0c\x0e-!#-/:-@\[-`{-\x7f]$")]
 pub struct Delimiter(u8);
 
 impl Delimiter {
-    /// Between the fields of a TSV.
+    /// The delimiter of a TSV.
     pub const TAB: Self = Self(b'\t');
 
-    /// It as it stands in a payload.
+    /// The delimiter as a byte.
     #[must_use]
     pub const fn byte(self) -> u8 {
         self.0

@@ -1,13 +1,16 @@
-//! How often a source brings out a new version (seed: `rfc-0002-ground-truth`, "Source Registry").
+//! How often a source publishes a new version (seed: `rfc-0002-ground-truth`, "Source Registry").
 
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
+use utoipa::ToSchema;
 
-/// How often a source brings out a new version, in the seed's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, VariantArray)]
+/// How often a source publishes a new version.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum UpdateFrequency {
-    /// All the time.
+    /// Continuously.
     Realtime,
     /// Every day.
     Daily,
@@ -19,9 +22,9 @@ pub enum UpdateFrequency {
     Quarterly,
     /// Every year.
     Annual,
-    /// Never, as far as is planned.
+    /// No update is planned.
     Static,
-    /// When somebody asks for it.
+    /// On request.
     OnDemand,
 }
 

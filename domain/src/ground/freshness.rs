@@ -1,12 +1,14 @@
-//! How old an answer may be, and what becomes of one that is too old (seed: `rfc-0002-ground-truth`, "Freshness &
+//! How old an answer may be, and how an answer that is too old is handled (seed: `rfc-0002-ground-truth`, "Freshness &
 //! Invalidation").
 
+use crate::base::given::given;
 use crate::ground::frequency::UpdateFrequency;
 use crate::ground::id::SourceId;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use utoipa::ToSchema;
 
 mod evaluate;
 mod validate;
@@ -22,73 +24,99 @@ pub const MAX_AGE_S: u64 = 36_525 * DAY_S;
 /// seed's example.
 pub const STATE_SENSITIVE_MAX_AGE_S: u64 = DAY_S;
 
-/// How old what a source says may be, with the seed's fields.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A freshness policy document: how old the values of a source may be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FreshnessPolicy {
-    /// Which source.
+    /// The source.
     pub oracle_id: SourceId,
-    /// What holds for single axes, by their names.
+    /// The requirements of single axes by path; none by default.
+    #[serde(default, deserialize_with = "named_by_key")]
     pub axis_freshness: BTreeMap<String, AxisFreshnessRequirement>,
-    /// For all others: the greatest age, in seconds.
+    /// The maximum age on all other axes, in seconds.
     pub default_max_age_seconds: u64,
-    /// For all others: what becomes of what is older.
+    /// How a stale value on any other axis is handled.
     pub default_stale_behavior: StaleBehavior,
-    /// What makes all that the source has said stale.
+    /// The events that mark all values of the source as stale; none by default.
+    #[serde(default)]
     pub invalidation_triggers: Vec<InvalidationTrigger>,
 }
 
-/// How old what a source says of one axis may be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How old the values of one axis may be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisFreshnessRequirement {
-    /// The axis, by the name under which this stands in the policy.
+    /// The path of the axis; it must be the key of this entry, which is the default.
+    #[schema(required = false)]
     pub axis: String,
-    /// Its greatest age, in seconds.
+    /// The maximum age, in seconds.
     pub max_age_seconds: u64,
-    /// What becomes of what is older.
+    /// How a stale value is handled.
     pub stale_behavior: StaleBehavior,
-    /// Whether asking for it while it is stale starts a refresh.
+    /// Whether a query of a stale value starts a refresh.
     pub refresh_on_query: bool,
 }
 
-/// What becomes of an answer that is stale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Reads requirements, each of which has its key as the default `axis`.
+fn named_by_key<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, AxisFreshnessRequirement>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Written {
+        #[serde(default, deserialize_with = "given")]
+        axis: Option<String>,
+        max_age_seconds: u64,
+        stale_behavior: StaleBehavior,
+        refresh_on_query: bool,
+    }
+    let written = BTreeMap::<String, Written>::deserialize(deserializer)?;
+    let requirement = |(key, written): (String, Written)| {
+        let Written { axis, max_age_seconds, stale_behavior, refresh_on_query } = written;
+        let axis = axis.unwrap_or_else(|| key.clone());
+        (key, AxisFreshnessRequirement { axis, max_age_seconds, stale_behavior, refresh_on_query })
+    };
+    Ok(written.into_iter().map(requirement).collect())
+}
+
+/// How a stale value is handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StaleBehavior {
-    /// It is given with a warning.
+    /// Serve it with a warning.
     ServeStaleWithWarning,
-    /// It is given without a word.
+    /// Serve it without a warning.
     ServeStaleSilent,
-    /// It waits for a refresh.
+    /// Wait for a refresh.
     BlockUntilFresh,
-    /// It is an error.
+    /// Return an error.
     FailClosed,
-    /// It is given with a warning, and counts as a lower tier's.
+    /// Serve it with a warning, as a value of the next lower tier.
     DegradeTier,
 }
 
-/// What makes all that a source has said stale.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// An event that marks all values of a source as stale.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "trigger_type", content = "config", rename_all = "snake_case", deny_unknown_fields)]
 pub enum InvalidationTrigger {
-    /// Its age.
+    /// A fixed age.
     TimeBased {
-        /// So many seconds after its release it is stale, whatever an axis allows beyond that.
+        /// The age since the release in seconds; a shorter limit of an axis still applies.
         ttl_seconds: u64,
     },
     /// A newer version of the source.
     VersionChange {},
-    /// A message of the source.
+    /// A message from the source to a webhook.
     UpstreamSignal {
-        /// The path at which it comes in.
+        /// The path of the webhook.
         webhook: String,
-        /// The file with the secret under which the sender signs the body. Without it, whoever may talk to the routes'
-        /// socket may send the message.
+        /// The file with the secret with which the sender signs the body. Without it, every client of the routes' socket may
+        /// send the message.
         #[serde(skip_serializing_if = "Option::is_none", default)]
+        #[schema(value_type = Option<String>)]
         secret_file: Option<PathBuf>,
     },
-    /// An administrator's word.
+    /// A command of an administrator.
     Manual {},
 }
 

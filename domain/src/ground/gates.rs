@@ -3,27 +3,32 @@
 //! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an operator approves it.
 
 use super::run::{Effect, GateBreach, RunCounts};
-use crate::base::decimal::Decimal;
+use crate::base::decimal::{Decimal, DecimalText};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use utoipa::ToSchema;
 
-/// The limits of a pipeline for one release.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The limits for one release. A run that exceeds one is held until an operator approves it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schema(as = ReleaseGates)]
 pub struct Gates {
     /// The largest share of the records read that may be rejected, from 0 to 1.
+    #[schema(value_type = DecimalText)]
     pub max_rejected_ratio: Decimal,
     /// The largest share of the records in force that a release may withdraw, from 0 to 1. Only snapshots, and versions
     /// that are read again, withdraw records.
+    #[schema(value_type = DecimalText)]
     pub max_withdrawn_ratio: Decimal,
     /// The largest share of the records in force whose content a release may change, from 0 to 1; no limit where absent.
     /// Checked where `max_withdrawn_ratio` is.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DecimalText>)]
     pub max_changed_ratio: Option<Decimal>,
     /// The smallest number of accepted records.
     pub min_records: u64,
-    /// Whether a payload may be, byte for byte, the one of another version. Where not, it is taken for a file
-    /// under the wrong version.
+    /// Whether a release may have the same payload, byte for byte, as another version. If false, such a payload is held as
+    /// a file under the wrong version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub accept_same_payload: bool,
 }

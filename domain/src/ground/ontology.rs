@@ -1,4 +1,4 @@
-//! Ontologies: which axes there are, what their values are, and which of them say what a record speaks of.
+//! Ontologies: the axes, the types of their values, and the axes that identify the subject of a record.
 //!
 //! The RFC leans on an ontology that is not among the seeds (RFC-0001); what one is here, the decisions on how to read the
 //! seeds say. An ontology is a registered document, and immutable under its version.
@@ -21,28 +21,28 @@ pub const AXES_MAX: usize = 256;
 /// The longest version, in bytes.
 pub const VERSION_MAX_BYTES: usize = 64;
 
-/// A version of an ontology.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// An ontology document: one version of a set of axes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ontology {
-    /// Its id, the same for all versions.
+    /// The id, the same for all versions.
     pub ontology_id: OntologyId,
-    /// Which version.
+    /// The version: 1 to 64 visible ASCII characters.
     pub version: String,
-    /// The axes; the order of those that are `identity` is the order of records.
+    /// The axes. Records are sorted by the `identity` axes in this order.
     pub axes: Vec<Axis>,
-    /// How what records say is put into words, for text to be checked against.
+    /// Sentences that turn records into facts, against which texts are checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fact_templates: Vec<FactTemplate>,
 }
 
-/// Which version of which ontology.
+/// A reference to one version of an ontology.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OntologyRef {
-    /// Its id.
+    /// The ontology's id.
     pub ontology_id: OntologyId,
-    /// Its version.
+    /// The ontology's version.
     pub version: String,
 }
 

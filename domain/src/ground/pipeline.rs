@@ -1,8 +1,8 @@
-//! Pipelines: how a payload becomes records, declared and not coded.
+//! Pipelines: declarative descriptions of how a payload becomes records.
 //!
-//! Source: RFC-0002, "Data Ingestion Pipeline" and "Schema Normalization", with its fields under its names. A pipeline is
-//! registered as one [`Definition`] that holds everything it names, schemas and tables included, so that its digest says all
-//! that a run's outcome depends on beside the raw bytes.
+//! Source: RFC-0002, "Data Ingestion Pipeline" and "Schema Normalization", with its field names. A pipeline is registered as
+//! one [`Definition`] that contains its schemas and tables, so that its digest covers everything that the outcome of a run
+//! depends on besides the raw bytes.
 
 pub mod tables;
 
@@ -10,27 +10,55 @@ use super::format::Format;
 use super::gates::Gates;
 use super::id::{OntologyId, PipelineId, SourceId};
 use crate::base::digest::Sha256Hex;
+use crate::base::given::given;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use strum::IntoStaticStr;
 use tables::Table;
+use utoipa::ToSchema;
 
-/// A pipeline with everything that it names.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The only storage destination.
+pub const DESTINATION: &str = "store";
+
+/// A pipeline document: a pipeline with its normalization, schemas and tables.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[schema(as = PipelineDefinition)]
 pub struct Definition {
     /// The pipeline.
     pub pipeline: IngestionPipeline,
-    /// What `transformation.normalizer_id` names.
+    /// The normalization of its records.
+    #[serde(default)]
     pub normalization: NormalizationSpec,
-    /// JSON Schemas by the ids by which `schema_id` and `source_schema_id` name them.
+    /// JSON Schemas by their ids, for `validation.schema_id`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Value>)]
     pub schemas: BTreeMap<String, Json>,
-    /// Tables by the ids by which mappings and normalizers name them.
+    /// Lookup tables by their ids, for mappings and normalizers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<String, Table>,
+}
+
+impl<'de> Deserialize<'de> for Definition {
+    /// Reads a definition. An absent `normalizer_id` is the other one, or the pipeline's id if both are absent.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut definition = Self::deserialize(deserializer)?;
+        let transformation = &mut definition.pipeline.transformation.normalizer_id;
+        let normalization = &mut definition.normalization.normalizer_id;
+        let given = transformation.clone().or_else(|| normalization.clone());
+        let normalizer_id = given.unwrap_or_else(|| definition.pipeline.pipeline_id.to_string());
+        transformation.get_or_insert_with(|| normalizer_id.clone());
+        normalization.get_or_insert(normalizer_id);
+        Ok(definition)
+    }
+}
+
+impl Serialize for Definition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
 }
 
 /// Which definition a pipeline has.
@@ -62,26 +90,27 @@ pub struct LastPull {
     pub ended_at: Option<Timestamp>,
 }
 
-/// Where a source's data comes from, and what happens to it on its way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How the data of a source is retrieved, validated, transformed and stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IngestionPipeline {
-    /// Its id.
+    /// The id of the pipeline.
     pub pipeline_id: PipelineId,
-    /// Whose data it is.
+    /// The id of the source.
     pub oracle_id: SourceId,
-    /// Where it comes from.
+    /// How the data is retrieved.
     pub retrieval: Retrieval,
-    /// What must hold of a raw record.
+    /// The validation of raw records.
     pub validation: Validation,
-    /// The limits for a release; the defaults where absent.
+    /// The limits for one release.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gates: Gates,
-    /// How it is normalized.
+    /// How records are transformed.
+    #[serde(default)]
     pub transformation: Transformation,
-    /// Where it goes.
+    /// How records are stored.
     pub storage: Storage,
-    /// What is kept for audits.
+    /// The data that is kept for audits.
     pub audit: Audit,
 }
 
@@ -89,319 +118,359 @@ fn is_default(gates: &Gates) -> bool {
     *gates == Gates::default()
 }
 
-/// Where data comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How data is retrieved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retrieval {
-    /// How.
+    /// The method.
     pub method: Method,
-    /// The address that is pulled.
+    /// The URL; required for `api_pull` and `file_download`, and only allowed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// How the daemon shows who it is there; the credentials are the configuration's.
+    /// The kind of authentication; the credential is in the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
-    /// When it is pulled by itself: a cron expression, with a time zone's name behind it.
+    /// The schedule of pulls: a cron expression of five fields, optionally followed by the name of a time zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
-    /// What the payload is written in.
+    /// The format of the payload.
     pub format: Format,
 }
 
-/// How data comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How data is retrieved: `api_pull` and `file_download` by the daemon, `manual_upload` by an administrator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = RetrievalMethod)]
 pub enum Method {
-    /// Pulled from an endpoint that answers with records.
+    /// Pull from an API that returns records.
     ApiPull,
-    /// Pulled from an endpoint that answers with a file.
+    /// Download of a file.
     FileDownload,
-    /// Uploaded by an administrator, as a file or as a stream.
+    /// Upload by an administrator, as a file or as a stream.
     ManualUpload,
 }
 
 impl Method {
-    /// Whether the daemon itself goes and gets it.
+    /// Whether the daemon retrieves the data itself.
     #[must_use]
     pub const fn is_pull(self) -> bool {
         matches!(self, Self::ApiPull | Self::FileDownload)
     }
 }
 
-/// How the daemon shows who it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The kind of authentication to a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = SourceAuthentication)]
 pub enum Authentication {
     /// A key in a header.
     ApiKey,
-    /// A bearer's token, or client credentials that one is asked for with.
+    /// A bearer token, or OAuth client credentials to request one.
     Oauth,
-    /// A certificate of its own.
+    /// A client certificate.
     Mtls,
-    /// Not at all.
+    /// No authentication.
     None,
 }
 
-/// What must hold of a raw record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The validation of raw records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = RecordValidation)]
 pub struct Validation {
-    /// The schema, by its id; behind a `#`, a JSON pointer to the part of it that speaks of one record.
+    /// The id of the JSON Schema, optionally followed by `#` and a JSON Pointer to the part for one record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_id: Option<String>,
-    /// Fields that must be there, and not null or empty.
+    /// The fields that must be present, and neither null nor empty.
     #[serde(default)]
     pub required_fields: Vec<String>,
-    /// Whether a record that fails the schema is rejected; else it is kept, and marked.
+    /// Whether a record that fails the schema is rejected; if false, it is kept with a warning.
     pub reject_on_schema_fail: bool,
-    /// The fields by which the source knows a record; those of the identity axes where it names none.
+    /// The fields that identify a record within the source; by default those of the identity axes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deduplication_key: Vec<String>,
 }
 
-/// How records are normalized.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The transformation of raw records.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transformation {
-    /// The normalization, by its id.
-    pub normalizer_id: String,
-    /// What comes out: the ontology, as `id@version`.
-    pub output_schema_id: String,
-    /// Fields that become axes as they are.
+    /// The id of the normalization; by default that of `normalization`.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub normalizer_id: Option<String>,
+    /// The ontology of the records as `id@version`. It must be the source's, which is used if this is absent.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub output_schema_id: Option<String>,
+    /// Fields that become axes without a normalization.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub field_mappings: Vec<FieldMapping>,
 }
 
-/// A field that becomes an axis as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A field that becomes an axis without a normalization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FieldMapping {
-    /// Where it stands in the raw record.
+    /// The path of the field in the raw record.
     pub source_path: String,
-    /// Which axis it becomes.
+    /// The path of the axis.
     pub target_axis: String,
-    /// What is done to it first.
+    /// A transformation of the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transform: Option<Transform>,
-    /// From which unit into which.
+    /// A unit conversion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit_conversion: Option<FixedConversion>,
 }
 
-/// What can be done to a field as it is mapped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// A transformation of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = TextTransform)]
 pub enum Transform {
-    /// White space around it goes.
+    /// Remove white space at both ends.
     Trim,
-    /// Lower case.
+    /// Convert to lower case.
     Lowercase,
-    /// Upper case.
+    /// Convert to upper case.
     Uppercase,
 }
 
-/// From one unit into another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A conversion between two units.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FixedConversion {
-    /// The unit in the source.
+    /// The unit of the source.
     pub from_unit: String,
-    /// The axis's unit.
+    /// The unit of the axis.
     pub to_unit: String,
 }
 
-/// Where records go.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The storage of records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = PipelineStorage)]
 pub struct Storage {
-    /// `store`: there is one.
+    /// The destination; only `store`, which is the default, is allowed.
+    #[serde(default = "destination")]
     pub destination: String,
-    /// How long superseded versions are kept at the least, in days.
+    /// The minimum number of days for which superseded content is kept.
     pub retention_days: u32,
 }
 
-/// What is kept for audits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The data that is kept for audits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = PipelineAudit)]
 pub struct Audit {
-    /// Whether the raw payload is archived.
+    /// Whether raw payloads are archived.
     pub log_raw_input: bool,
-    /// Whether provenance names the normalizers that were applied.
+    /// Whether provenance names the applied normalizers.
     pub log_transformations: bool,
-    /// Whether records have provenance: they must.
+    /// Whether records have provenance; only true, which is the default, is allowed.
+    #[serde(default = "provenance_chain")]
     pub provenance_chain: bool,
 }
 
-/// How raw records become records of an ontology.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+fn destination() -> String {
+    DESTINATION.to_owned()
+}
+
+const fn provenance_chain() -> bool {
+    true
+}
+
+/// The normalization of raw records to an ontology.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NormalizationSpec {
-    /// Its id.
-    pub normalizer_id: String,
-    /// The schema of what comes in; a schema of the definition, or only its name.
-    pub source_schema_id: String,
-    /// The ontology of what goes out.
-    pub target_ontology_id: OntologyId,
-    /// Which field becomes which axis.
+    /// The id, by which provenance names the normalization; by default the id of the pipeline, or of an adapter's source.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub normalizer_id: Option<String>,
+    /// The name of the schema of raw records, for readers.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub source_schema_id: Option<String>,
+    /// The id of the ontology. It must be the source's, which is used if this is absent.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub target_ontology_id: Option<OntologyId>,
+    /// The mappings of fields to axes.
+    #[serde(default)]
     pub axis_mappings: Vec<AxisMapping>,
-    /// What is done to the values.
+    /// The normalizers of values, applied in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub value_normalizers: Vec<ValueNormalizer>,
-    /// What must hold of them then.
+    /// The checks of the normalized values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_normalization_checks: Vec<Check>,
-    /// Where a record says from when to when it is valid; else its release does.
+    /// The fields with the period of validity of a record; by default a record is valid from its release on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_time: Option<ValidTime>,
 }
 
-/// Which field becomes which axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A mapping of a field to an axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisMapping {
-    /// Where it stands in the raw record.
+    /// The path of the field in the raw record.
     pub source_field: String,
-    /// Which axis it becomes.
+    /// The path of the axis.
     pub target_axis: String,
-    /// How many fields become how many axes.
+    /// The cardinality of the mapping; `one_to_one` by default.
+    #[serde(default)]
     pub cardinality: Cardinality,
-    /// Whether a record without it is rejected.
+    /// Whether a record without the field is rejected; false by default.
+    #[serde(default)]
     pub required: bool,
-    /// What stands in where it is missing: a value of the axis, which no normalizer touches.
+    /// The value for records without the field; normalizers do not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value, required = false)]
     pub default_value: Option<Json>,
-    /// With `one_to_many`: what the values are keyed by.
+    /// The keys of a group, for `one_to_many`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<GroupKey>,
-    /// By which definition the value was measured.
+    /// The definition by which the value was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<Measured>,
 }
 
-/// How many fields become how many axes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The cardinality of a mapping: `one_to_one` maps a field to an axis, `one_to_many` a list or an object to a group, and
+/// `many_to_one` the first field that is present to an axis.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = MappingCardinality)]
 pub enum Cardinality {
-    /// One field, one axis.
+    /// One field becomes one axis.
+    #[default]
     OneToOne,
-    /// One list or object, the values of one group.
+    /// A list or an object becomes a group.
     OneToMany,
-    /// Several fields for one axis: the first that is there counts, in the order of the mappings.
+    /// The first field that is present, in the order of the mappings, becomes the axis.
     ManyToOne,
 }
 
-/// What the values of a group are keyed by.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The keys of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupKey {
-    /// Where the key stands, beside the value in the same element; the member's own name where it is left out.
+    /// The path of the key in the element of the value; by default the name of the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The table of words that says what each key is called in the ontology.
+    /// The id of the table that translates keys into the ontology's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
 }
 
-/// By which definition a value was measured: sources measure different things under one name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, deny_unknown_fields, expecting = "a text is taken, or `{axis, table}`")]
+/// The definition by which a value was measured, since sources measure different things under one name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged, deny_unknown_fields, expecting = "expected a string or `{axis, table}`")]
+#[schema(as = MeasurementDefinition)]
 pub enum Measured {
-    /// All values of the axis by the same.
+    /// One definition for all values of the axis.
     Always(String),
-    /// By a table of words, by the value of another axis.
+    /// A definition that depends on the value of another axis.
     ByAxis {
-        /// Which axis.
+        /// The other axis.
         axis: String,
-        /// Which table. Of a word that it does not have its `otherwise` says what becomes: `reject` and `warn` as
-        /// anywhere, and with `keep` the value is taken as it is, without a definition.
+        /// The id of the table of words. With `otherwise` `keep`, a value without an entry has no definition.
         table: String,
     },
 }
 
-/// What is done to the values of an axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A normalizer of the values of an axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ValueNormalizer {
-    /// Which axis.
+    /// The path of the axis.
     pub axis: String,
-    /// What.
+    /// The type of the normalizer.
     pub normalizer_type: NormalizerType,
-    /// How.
+    /// The options of the normalizer, which depend on its type.
     #[serde(default)]
+    #[schema(value_type = BTreeMap<String, Value>)]
     pub config: Map<String, Json>,
 }
 
-/// What can be done to values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+/// The type of a normalizer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum NormalizerType {
-    /// Into another unit.
+    /// Convert to another unit.
     UnitConversion,
-    /// Into the ontology's words.
+    /// Translate into the ontology's words.
     EnumMapping,
-    /// Into dates of RFC 3339.
+    /// Parse a date.
     DateParsing,
-    /// Rounded.
+    /// Round.
     NumericPrecision,
-    /// One divided by the value, rounded to a declared precision.
+    /// Divide 1 by the value and round.
     Reciprocal,
-    /// Case and white space.
+    /// Normalize case and white space.
     StringNormalization,
-    /// Nothing.
+    /// Leave the value unchanged.
     Identity,
 }
 
-/// What must hold of a value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A check of a normalized value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ValueCheck)]
 pub struct Check {
-    /// What kind of check it is.
+    /// The type of the check.
     pub check_type: CheckType,
-    /// Of which axis.
+    /// The path of the axis.
     pub axis: String,
-    /// What must hold.
+    /// The constraint, whose form depends on the type of the check.
+    #[schema(value_type = Value)]
     pub constraint: Json,
-    /// What becomes of a record of which it does not.
+    /// How a record that fails the check is handled.
     pub on_failure: OnFailure,
 }
 
-/// The kinds of checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The type of a check: `range` with `{min?, max?}`, `enum` with a list of values, `regex` with a pattern for the whole
+/// text, or `custom` with a CEL expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ValueCheckType)]
 pub enum CheckType {
-    /// `{min?, max?}`: neither below nor above.
+    /// `{min?, max?}`, both inclusive.
     Range,
-    /// A list: one of it.
+    /// A list of allowed values.
     Enum,
-    /// A pattern, all of the text.
+    /// A pattern that matches the whole text.
     Regex,
-    /// An expression (CEL) over all axes.
+    /// A CEL expression over all axes.
     Custom,
 }
 
-/// What becomes of a record that fails a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How a record that fails a check is handled: `reject` rejects it, `warn` keeps it with a warning, `nullify` drops the
+/// value with a warning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = CheckFailureHandling)]
 pub enum OnFailure {
-    /// It is rejected.
+    /// Reject the record.
     Reject,
-    /// It is kept, with a warning.
+    /// Keep the record, with a warning.
     Warn,
-    /// It is kept without the value, with a warning.
+    /// Keep the record without the value, with a warning.
     Nullify,
 }
 
-/// Where a record says when it is valid.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The fields with the period of validity of a record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ValidTime {
-    /// Where it says from when on.
+    /// The path of the first moment of validity.
     pub from_field: String,
-    /// Where it says until when.
+    /// The path of the end of validity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_field: Option<String>,
-    /// In which forms, by `strftime`'s signs; RFC 3339 is always taken.
+    /// The date formats in `strftime` syntax; RFC 3339 is always accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub formats: Vec<String>,
 }

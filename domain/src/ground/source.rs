@@ -12,10 +12,12 @@ use super::id::SourceId;
 use super::ontology::{NotKept, Ontology, OntologyRef};
 use crate::base::blank::is_blank;
 use crate::base::digest::Sha256Hex;
+use crate::base::given::given;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use strum::IntoStaticStr;
+use utoipa::ToSchema;
 
 /// The id under which locks stand in verification records; no workflow asks a source of that name.
 pub const LOCK_ORACLE_ID: &str = "human-lock";
@@ -26,50 +28,53 @@ pub const DEPRECATION_NOTICE: SignedDuration = SignedDuration::from_hours(90 * 2
 /// The longest text in a registration, in bytes.
 const TEXT_MAX_BYTES: usize = 1024;
 
-/// What whoever registers a source says of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A source document: the description of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = SourceRegistration)]
 pub struct Registration {
-    /// Its stable id.
+    /// The stable id.
     pub oracle_id: SourceId,
-    /// Its name, for people.
+    /// The name.
     pub oracle_name: String,
-    /// How far it is trusted.
+    /// The trust in the source: declared, never inferred.
     pub oracle_tier: OracleTier,
-    /// Who is behind it.
+    /// The publisher.
     pub upstream_authority: String,
-    /// Where it is published.
+    /// The address where the data is published.
     pub upstream_url: String,
-    /// Under which terms it may be used.
+    /// The license of the data.
     pub data_license: String,
-    /// What it is about.
+    /// The subject area.
     pub domain: String,
-    /// The ontology whose axes it fills.
+    /// The ontology whose axes the source provides.
     pub ontology: OntologyRef,
-    /// Which of them.
+    /// The axes that the source provides, including every identity.
     pub axes_provided: Vec<String>,
-    /// Where it holds.
+    /// The region that the data covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geographic_scope: Option<String>,
-    /// How often there is something new.
+    /// How often a new version is published. The default freshness policy depends on it.
     pub update_frequency: UpdateFrequency,
-    /// Which adapter handles queries; it stays what it is.
+    /// How queries are answered; it cannot change later.
     pub adapter_id: AdapterId,
-    /// What its query interface is called.
-    pub query_contract: String,
-    /// Whether a release holds all that the source holds: what is not in it any more is withdrawn.
+    /// The name of the source's query interface, for readers.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub query_contract: Option<String>,
+    /// Whether each release is complete, so that records missing from a newer release are withdrawn; false by default.
     #[serde(default)]
     pub snapshot: bool,
 }
 
-/// Which adapter handles queries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+/// How queries are answered: `store` from ingested records, `http` by a request to the live source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum AdapterId {
-    /// What it says is ingested, and answered from the store.
+    /// From ingested records.
     Store,
-    /// It is live: asked by HTTP, each time, as its adapter document says.
+    /// By an HTTP request to the live source, as its adapter document defines.
     Http,
 }
 
@@ -240,6 +245,7 @@ impl Registration {
             return Err(BadSource::Reserved(self.oracle_id.clone()));
         }
         let scope = self.geographic_scope.as_deref().unwrap_or("none");
+        let contract = self.query_contract.as_deref().unwrap_or("none");
         let texts = [
             ("oracle_name", self.oracle_name.as_str()),
             ("upstream_authority", &self.upstream_authority),
@@ -247,7 +253,7 @@ impl Registration {
             ("data_license", &self.data_license),
             ("domain", &self.domain),
             ("geographic_scope", scope),
-            ("query_contract", &self.query_contract),
+            ("query_contract", contract),
         ];
         let is_sound = |text: &str| !is_blank(text) && text.len() <= TEXT_MAX_BYTES;
         if let Some((field, _)) = texts.into_iter().find(|(_, text)| !is_sound(text)) {

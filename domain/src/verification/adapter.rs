@@ -1,4 +1,4 @@
-//! Adapters: how a live source is asked by HTTP, and how its answer is read, declared and not coded.
+//! Adapters: declarative descriptions of how a live source is queried by HTTP and how its answer is read.
 //!
 //! Source: RFC-0002, Part II: "Oracle Definition" (APIs), "Oracle Integrity Requirements" and "Failure Modes" (poisoning). A
 //! live source is registered like any other; its adapter says where it is asked about one thing, what proves that the answer is
@@ -27,9 +27,10 @@ use crate::ground::format::RecordsPath;
 use crate::ground::id::SourceId;
 use crate::ground::pipeline::tables::Table;
 use crate::ground::pipeline::{Authentication, NormalizationSpec};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 const DAY_S: u64 = 86_400;
 
@@ -40,57 +41,58 @@ pub const KEEP_MAX_S: u64 = 366 * DAY_S;
 /// So long an answer may take at most from its issue to its use, in seconds: a year.
 pub const ISSUE_AGE_MAX_S: u64 = 366 * DAY_S;
 
-/// How one live source is asked and read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// An adapter document: how a live source is queried and how its answer is read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Adapter {
-    /// Whose.
+    /// The id of the source.
     pub oracle_id: SourceId,
-    /// Where it is asked about one thing: a URL in which `{axis}` stands for the value of that identity axis, `{point_in_time}`
-    /// for the moment asked for, and `{nonce}` for a text that is another one each time.
+    /// The URL of a query. `{axis}` is replaced by the value of that identity axis, `{point_in_time}` by the requested time,
+    /// and `{nonce}` by a text that is different in each request.
     pub endpoint: String,
-    /// How the daemon shows who it is there; the credentials are the configuration's.
+    /// The kind of authentication; the credential is in the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
-    /// Where the record is in the JSON document that comes, or the list of records.
+    /// The JSON Pointer to the record, or to the list of records, in the answer.
     pub records: RecordsPath,
-    /// What must hold of a raw record: the schema, by its id; behind a `#`, a JSON pointer to the part of it that is meant.
+    /// The id of the JSON Schema for raw records, optionally followed by `#` and a JSON Pointer to a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_id: Option<String>,
-    /// Fields of a raw record that must be there, and not null or empty.
+    /// The fields of a raw record that must be present, and neither null nor empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_fields: Vec<String>,
-    /// How a raw record becomes values.
+    /// The normalization of a raw record.
     pub normalization: NormalizationSpec,
-    /// JSON Schemas by their ids.
+    /// JSON Schemas by their ids, for `schema_id`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Value>)]
     pub schemas: BTreeMap<String, Json>,
-    /// Tables by the ids by which mappings and normalizers name them.
+    /// Lookup tables by their ids, for mappings and normalizers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<String, Table>,
-    /// Where the answer says of which version it is; else that is its `ETag`, where it has one.
+    /// The location of the version of the answer; by default its `ETag`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Place>,
-    /// Where it says as of when it holds; else that is the moment at which it was asked for, or issued where that was before.
+    /// The location of the time as of which the answer holds; by default the earlier of the request time and `issued_at`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_at: Option<Place>,
-    /// Where it says when it was issued. What was issued before the last answer that was taken is a replay.
+    /// The location of the time of issue. An answer that was issued before the last accepted one is rejected as a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<Place>,
-    /// An answer that was issued longer ago is a replay, in seconds.
+    /// The maximum time since the issue, in seconds. An older answer is rejected as a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_issue_age_seconds: Option<u64>,
-    /// Where the nonce that was sent comes back; an answer with another one is a replay.
+    /// The location of the returned nonce. An answer with another nonce is rejected as a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<Place>,
-    /// How it is signed, where it is: then it counts with a signature that holds, and else not at all.
+    /// The signature of answers. If it is set, answers without a valid signature are rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<SignaturePolicy>,
-    /// So long an answer is taken for the same question without asking again, in seconds; it is asked for each time where
-    /// this is left out.
+    /// How long an answer is reused for the same question, in seconds; by default the source is queried each time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u64>,
-    /// So long the last good answer about the present is kept, in seconds, for `SERVE_STALE`; one about the past for `ttl_seconds`.
+    /// How long the last good answer about the present is cached for `SERVE_STALE`, in seconds; 30 days by default. An answer
+    /// about the past is cached for `ttl_seconds`.
     #[serde(default = "keep_seconds")]
     pub keep_seconds: u64,
 }
@@ -99,14 +101,30 @@ const fn keep_seconds() -> u64 {
     30 * DAY_S
 }
 
-/// Where an answer says something of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The location of metadata in an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[schema(as = AnswerLocation)]
 pub enum Place {
-    /// In the header of this name.
+    /// The name of a header.
     Header(String),
-    /// In its body, by a path from the whole document on.
+    /// A path in the body.
     Path(String),
+}
+
+impl<'de> Deserialize<'de> for Adapter {
+    /// Reads an adapter. An absent `normalizer_id` is the source's id.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut adapter = Self::deserialize(deserializer)?;
+        adapter.normalization.normalizer_id.get_or_insert_with(|| adapter.oracle_id.to_string());
+        Ok(adapter)
+    }
+}
+
+impl Serialize for Adapter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Workflows: whom to ask about what, how conflicts are settled, and how long to wait (RFC-0002, "Conflict Configuration",
+//! Workflows: the sources of a verification, how conflicts are resolved, and the time limits (RFC-0002, "Conflict Configuration",
 //! "Oracle Latency Budgets", "Authority Latency Policy"). The fields and words are the RFC's.
 
 mod validate;
@@ -7,7 +7,7 @@ pub use validate::{
     AXES_MAX, BUDGET_MAX_MS, BadWorkflow, CASCADE_LIMIT_MAX, DOMAIN_MAX_BYTES, ORACLES_MAX, TIMEOUT_MAX_MS,
 };
 
-use crate::base::decimal::{self, Decimal};
+use crate::base::decimal::{self, Decimal, DecimalNumber};
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use serde::{Deserialize, Serialize};
@@ -15,75 +15,79 @@ use std::collections::BTreeMap;
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
-/// A registered document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A workflow document: how the sources of an ontology are verified against each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Workflow {
-    /// Its id.
+    /// The id.
     pub workflow_id: WorkflowId,
-    /// What it is about, for people.
+    /// The subject area, for readers.
     pub domain: String,
-    /// The ontology whose axes it verifies.
+    /// The ontology of the axes.
     pub ontology: OntologyRef,
-    /// Which of them, as they stand there; those that are `identity` are not among them: a request's `where` fixes them.
+    /// The paths of the verified axes. `identity` axes are not allowed: the `where` of a request fixes them.
     pub axes: Vec<String>,
-    /// Who is asked. Of oracles of one tier, those that are named first are looked at first.
+    /// The sources. Within a tier, an earlier one has precedence.
     pub oracles: Vec<SourceId>,
-    /// How conflicts are settled.
+    /// How conflicts are resolved.
     #[serde(default)]
     pub conflict_resolution: ConflictResolutionConfig,
-    /// The number of registered sources with a value that counts, required before sources settle an axis.
+    /// The number of registered sources with a valid value that settles an axis; 1 by default.
     #[serde(default = "min_sources", skip_serializing_if = "is_one")]
     pub min_sources: u32,
-    /// How far the values of axes may lie from what the same source said of the same thing before; beyond that a person looks
-    /// at them.
+    /// The maximum changes of axes since the previous value of the same source. Larger changes go to a reviewer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deviation_limits: BTreeMap<String, DeviationLimit>,
-    /// How long an oracle may take.
+    /// The time limits for one source.
     pub oracle_latency: OracleLatencyPolicy,
-    /// How long the decision may take.
+    /// The time limit for the decision.
     pub authority_latency: AuthorityLatencyPolicy,
 }
 
-/// How far a value may lie from the one before it; where both are given, either is a limit.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The maximum change since the previous value; if both limits are set, both apply.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviationLimit {
-    /// In the axis's unit.
+    /// The maximum change in the axis's unit.
     #[serde(default, deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DecimalNumber>)]
     pub max_change: Option<Decimal>,
-    /// As a part of the value before it: 0.5 is half of it.
+    /// The maximum change relative to the previous value: 0.5 is half of it.
     #[serde(default, deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DecimalNumber>)]
     pub max_change_ratio: Option<Decimal>,
 }
 
-/// How conflicts are settled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How conflicts between sources are resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConflictResolutionConfig {
-    /// Between oracles of different tiers.
+    /// The strategy between sources of different tiers; `higher_tier_wins` by default.
     pub default_strategy: Strategy,
-    /// Between oracles of one tier.
+    /// The strategy between sources of one tier; `require_human` by default.
     pub same_tier_strategy: Strategy,
-    /// A greater difference, in the axis's unit, goes to a reviewer, whatever the strategy. It applies to numbers.
+    /// The difference of numbers, in the axis's unit, above which a conflict goes to a reviewer, whatever the strategy.
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DecimalNumber>)]
     pub escalation_delta_threshold: Option<Decimal>,
-    /// The same for a difference relative to the larger magnitude: 0.1 is a tenth of it.
+    /// The same for a difference relative to the larger magnitude: 0.1 is 10 %.
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DecimalNumber>)]
     pub escalation_ratio_threshold: Option<Decimal>,
-    /// Thresholds of single axes, each instead of the workflow's.
+    /// The thresholds of single axes, which replace those of the workflow.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub axis_thresholds: BTreeMap<String, AxisThresholds>,
-    /// A settlement of values that differ by more than this factor has a warning. `weighted_average` has a default.
+    /// The factor between two values above which a resolution has a warning.
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DecimalNumber>)]
     pub suspicious_ratio: Option<Decimal>,
-    /// Axes that nobody but a person settles, whatever the oracles say.
+    /// The axes on which only a reviewer resolves conflicts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub always_human_axes: Vec<String>,
-    /// `most_recent` looks at what was verified so many seconds ago at the most.
+    /// The maximum age, in seconds, of values that `most_recent` accepts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recency_window_seconds: Option<u64>,
-    /// What else a conflict takes with it.
+    /// The scope of a conflict.
     pub scope: ConflictScope,
 }
 
@@ -103,19 +107,21 @@ impl Default for ConflictResolutionConfig {
     }
 }
 
-/// The thresholds of one axis; one that is absent is the workflow's.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The thresholds of one axis; an absent one is that of the workflow.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AxisThresholds {
-    /// In the axis's unit.
+    /// The threshold in the axis's unit.
+    #[schema(value_type = Option<DecimalNumber>)]
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     pub escalation_delta_threshold: Option<Decimal>,
-    /// Relative to the larger magnitude.
+    /// The threshold relative to the larger magnitude.
+    #[schema(value_type = Option<DecimalNumber>)]
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     pub escalation_ratio_threshold: Option<Decimal>,
 }
 
-/// How one conflict between two oracles is settled.
+/// How a conflict between two sources is resolved.
 #[derive(
     Debug,
     Clone,
@@ -134,33 +140,33 @@ pub struct AxisThresholds {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Strategy {
-    /// The one that is trusted more wins.
+    /// The value of the higher tier wins.
     HigherTierWins,
-    /// What was verified last wins.
+    /// The most recent value wins.
     MostRecent,
-    /// A person decides.
+    /// A reviewer decides.
     RequireHuman,
-    /// The more careful value wins, as the axis says which way that is.
+    /// The conservative value wins, as the axis defines it.
     UseConservative,
-    /// The mean by the weights of the tiers.
+    /// The mean, weighted by tier, wins.
     WeightedAverage,
-    /// Nobody decides: the caller is told of the dispute.
+    /// The conflict is not resolved: the answer reports the dispute.
     DisputeSummary,
 }
 
-/// What else a conflict takes with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The scope of a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConflictScope {
-    /// Whether it concerns an axis, or all that the oracles say.
+    /// Whether a conflict affects one axis or all values of the sources; `axis` by default.
     pub granularity: Granularity,
-    /// After so many resolutions on one axis a person decides.
+    /// The number of resolutions on one axis after which a reviewer decides; 3 by default.
     pub cascade_limit: u32,
-    /// What becomes of the other axes of the oracles in conflict.
+    /// How the other axes of the sources in conflict are handled; `isolate` by default.
     pub partial_conflict_behavior: PartialConflict,
 }
 
-/// So many resolutions on one axis are made where nothing is said.
+/// The default of `cascade_limit`.
 pub const CASCADE_LIMIT_DEFAULT: u32 = 3;
 
 impl Default for ConflictScope {
@@ -173,93 +179,100 @@ impl Default for ConflictScope {
     }
 }
 
-/// What a conflict concerns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a conflict affects: `axis` is the axis alone, `oracle` all values of the sources, which then go to a reviewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ConflictGranularity)]
 pub enum Granularity {
-    /// The oracles: nothing of what they say holds, and a person decides.
+    /// All values of the sources; a reviewer decides.
     Oracle,
-    /// The axis alone.
+    /// One axis.
     Axis,
 }
 
-/// What becomes of the other axes of oracles in conflict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How the other axes of sources in conflict are handled: `isolate` leaves them unchanged, `invalidate_all` queries the
+/// sources for all of them again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = PartialConflictBehavior)]
 pub enum PartialConflict {
-    /// Nothing.
+    /// Leave them unchanged.
     Isolate,
-    /// The oracles are asked for all of them once more.
+    /// Query the sources for all of them again.
     InvalidateAll,
 }
 
-/// Where an oracle has no other, so long may it take, in milliseconds, before its answer is late.
+/// The default of `soft_timeout_ms`.
 pub const SOFT_TIMEOUT_DEFAULT_MS: u64 = 2_000;
-/// Where an oracle has no other, after so long it is given up, in milliseconds.
+/// The default of `hard_timeout_ms`.
 pub const HARD_TIMEOUT_DEFAULT_MS: u64 = 5_000;
 
-/// How long an oracle may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The time limits for one source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OracleLatencyPolicy {
-    /// After so long a fallback is prepared, in milliseconds.
+    /// The time in milliseconds after which a fallback is prepared; 2000 by default.
     #[serde(default = "soft_timeout_ms")]
     pub soft_timeout_ms: u64,
-    /// After so long it is given up, in milliseconds.
+    /// The time in milliseconds after which the request is aborted; 5000 by default.
     #[serde(default = "hard_timeout_ms")]
     pub hard_timeout_ms: u64,
-    /// What becomes of the question where it did not answer.
+    /// The result of a question that the source did not answer in time.
     pub on_timeout: OnTimeout,
-    /// With `SERVE_STALE`: how old what is kept of it may be, in seconds.
+    /// The maximum age of a cached answer in seconds; required with `SERVE_STALE`, and only allowed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_tolerance_seconds: Option<u64>,
 }
 
-/// What becomes of a question where an oracle did not answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The result of a question that a source did not answer in time: `FAIL_OPEN_NARRATIVE` no values and a disclaimer,
+/// `FAIL_CLOSED_BLOCK` no answer, `SERVE_STALE` a cached answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum OnTimeout {
-    /// No values, and a disclaimer.
+    /// No values and a disclaimer.
     FailOpenNarrative,
-    /// Nothing, and when to ask again.
+    /// No answer, and when to retry.
     FailClosedBlock,
-    /// What is kept of the oracle is used, where that is not too old; else nothing.
+    /// A cached answer if it is not too old, else no answer.
     ServeStale,
 }
 
-/// How long a decision may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The time limit for a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuthorityLatencyPolicy {
-    /// So long, in milliseconds.
+    /// The time limit in milliseconds.
     pub authority_latency_budget_ms: u64,
-    /// Whether the caller waits for it.
+    /// Whether the caller waits for the decision.
     pub enforcement_mode: EnforcementMode,
-    /// What becomes of a question that took longer.
+    /// The result of a question that exceeds the time limit.
     pub on_timeout_behavior: OnBudget,
 }
 
-/// Whether the caller waits for the decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Whether the caller waits for the decision: `INLINE` waits, `ASYNC` decides later, `NON_AUTHORITATIVE_ONLY` verifies
+/// nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EnforcementMode {
-    /// It does.
+    /// The caller waits.
     Inline,
-    /// It does not: it is told that there will be one.
+    /// The answer is provisional, and the decision is made later.
     Async,
-    /// There is none: nothing is verified.
+    /// Nothing is verified.
     NonAuthoritativeOnly,
 }
 
-/// What becomes of a question for which the time has run out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The result of a question that exceeds the time limit: `ESCALATE` goes to a reviewer, `DEGRADE_TO_NARRATIVE` returns no
+/// values and a disclaimer, `FAIL_CLOSED` returns no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schema(as = OnBudgetExceeded)]
 pub enum OnBudget {
-    /// A person decides.
+    /// A reviewer decides.
     Escalate,
-    /// No values, and a disclaimer.
+    /// No values and a disclaimer.
     DegradeToNarrative,
-    /// Nothing, and when to ask again.
+    /// No answer, and when to retry.
     FailClosed,
 }
 

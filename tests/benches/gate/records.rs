@@ -93,7 +93,7 @@ fn first(number: usize, path: GatePath, generation: Option<Generation>) -> Recor
         ..Session::new(session_id.clone(), Tier::Full, Query::new(QUERY.to_owned()), None)
     };
     let mut record = delivered(session_id, approved, None, now, events);
-    record.writes.push(Write::PutSession(session));
+    record.writes.push(Write::PutSession(session.into()));
     record
 }
 

@@ -50,7 +50,8 @@ impl Normalizer {
             mappings.push(parts.mapping(mapping, &format!("normalization.axis_mappings[{place}]"))?);
         }
         parts.check_mappings(&mappings)?;
-        let (mut steps, mut applied) = (Vec::new(), vec![pipeline.transformation.normalizer_id.clone()]);
+        let normalizer_id = pipeline.transformation.normalizer_id.clone();
+        let (mut steps, mut applied) = (Vec::new(), Vec::from_iter(normalizer_id));
         for (place, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
             let Some(conversion) = &mapping.unit_conversion else { continue };
             let place = format!("pipeline.transformation.field_mappings[{place}].unit_conversion");

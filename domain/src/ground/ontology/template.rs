@@ -14,6 +14,7 @@ use super::Ontology;
 use crate::ground::axis::Axis;
 use figure::Figure;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The most templates of an ontology.
 pub const TEMPLATES_MAX: usize = 64;
@@ -22,13 +23,13 @@ pub const TEMPLATE_MAX_BYTES: usize = 512;
 /// The longest fact that one gives, in bytes.
 pub const FACT_MAX_BYTES: usize = 2_048;
 
-/// A template as it stands in an ontology.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A sentence that turns a record into a fact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FactTemplate {
-    /// What it is called, once in an ontology.
+    /// The id, unique within the ontology.
     pub template_id: TemplateId,
-    /// The sentence: `{axis}` stands for a value, `{axis:…}` for a form of it, `{{` and `}}` for braces.
+    /// The sentence: `{axis}` is replaced by the value, `{axis:…}` by a form of it, `{{` and `}}` by braces.
     pub template: String,
 }
 

@@ -1,20 +1,23 @@
 //! The tables that a pipeline's mappings and normalizers name.
 
+use crate::base::decimal::{Decimal, DecimalText};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
-/// A table: words for words, or factors that no unit knows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A lookup table of a pipeline or an adapter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[schema(as = LookupTable)]
 pub enum Table {
-    /// Words for words.
+    /// Translates words.
     Words(Words),
-    /// By the substance, what a unit comes to: `*` stands for every substance.
+    /// Conversion factors by substance, then by source unit; the substance `*` matches every substance.
     Conversions(BTreeMap<String, BTreeMap<String, Amount>>),
 }
 
 impl Table {
-    /// How many entries it has.
+    /// The number of entries.
     #[must_use]
     pub fn entries(&self) -> usize {
         match self {
@@ -24,36 +27,41 @@ impl Table {
     }
 }
 
-/// Words for words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A table that translates words of the source into words of the ontology.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = WordTable)]
 pub struct Words {
-    /// What each is called in the ontology; null for what is knowingly not taken.
+    /// The ontology's word for each word of the source; null for a word that is ignored on purpose.
     pub entries: BTreeMap<String, Option<String>>,
-    /// What becomes of others.
+    /// How words without an entry are handled; `reject` by default.
     #[serde(default)]
     pub otherwise: Otherwise,
 }
 
-/// What becomes of a word that a table does not have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// How a word without an entry is handled: `reject` rejects the record, `warn` drops the value with a warning, `keep` keeps
+/// the word unchanged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = UnknownWordHandling)]
 pub enum Otherwise {
-    /// The record is rejected.
+    /// Reject the record.
     #[default]
     Reject,
-    /// It is not taken, with a warning.
+    /// Drop the value, with a warning.
     Warn,
-    /// It is taken as it is.
+    /// Keep the word unchanged.
     Keep,
 }
 
-/// What one of a unit comes to, for a substance: an IU of vitamin D is 0.025 ug.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The equivalent of one source unit for a substance: 1 IU of vitamin D is 0.025 ug.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = UnitEquivalent)]
 pub struct Amount {
-    /// How many.
-    pub factor: crate::base::decimal::Decimal,
-    /// Of which unit, by its UCUM code.
+    /// The number of target units.
+    #[schema(value_type = DecimalText)]
+    pub factor: Decimal,
+    /// The UCUM code of the target unit.
     pub unit: String,
 }

@@ -119,6 +119,16 @@ fn what_records_depend_on_stays_once_there_are_some() {
 }
 
 #[test]
+fn registration_needs_no_query_contract() {
+    let contract = |contract: Option<&str>| {
+        let contract = contract.map(str::to_owned);
+        Registration { query_contract: contract, ..registration(json!({})) }.validate(&ontology())
+    };
+    assert_eq!(contract(None), Ok(()));
+    assert_eq!(contract(Some(" ")), Err(BadSource::Text { field: "query_contract" }));
+}
+
+#[test]
 fn records_are_not_read_by_an_ontology_that_changes_their_meaning() {
     let mut other = ontology();
     other.axes[1].axis = "title".into();

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use strum::IntoStaticStr;
+use utoipa::ToSchema;
 
 /// The most keys of a source: those of now, and those that come next.
 const KEYS_MAX: usize = 8;
@@ -18,15 +19,15 @@ const MODULUS_MAX_BYTES: usize = 1024;
 /// The exponent of RSA keys, 65537, in base64url.
 const EXPONENT: &str = "AQAB";
 
-/// How answers are signed, and by whose keys.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The method and the keys by which answers are signed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SignaturePolicy {
-    /// A header holds the Ed25519 signature (RFC 8032) of the body as it comes, in base64.
+    /// An Ed25519 signature (RFC 8032) of the unchanged body, in base64, in a header.
     Ed25519 {
-        /// Which header.
+        /// The name of the header with the signature.
         header: String,
-        /// The header that names the key by its `kid`; where this is left out, any of them may be the one.
+        /// The name of the header with the `kid` of the key; without it, every key is tried.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key_id_header: Option<String>,
         /// The keys.
@@ -34,8 +35,8 @@ pub enum SignaturePolicy {
     },
     /// A JSON Web Signature in its compact form (RFC 7515).
     Jws {
-        /// The header that holds it, detached (appendix F): then the body is what is signed. The body itself is the signature
-        /// with what is signed in it where this is left out.
+        /// The name of the header with the detached signature of the body (appendix F). Without it, the body is the signature
+        /// and contains the signed content.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         header: Option<String>,
         /// The keys.
@@ -43,18 +44,19 @@ pub enum SignaturePolicy {
     },
 }
 
-/// A public key as RFC 7517, RFC 7518 and RFC 8037 write it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A public key in JSON Web Key form (RFC 7517, RFC 7518, RFC 8037).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = JsonWebKey)]
 pub struct Jwk {
-    /// What it is called: different from the others of its source.
+    /// The key id, unique within the source.
     pub kid: String,
-    /// What it is of.
+    /// The key type.
     pub kty: KeyType,
-    /// On which curve, for `OKP` and `EC`.
+    /// The curve, for `OKP` and `EC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crv: Option<Curve>,
-    /// The point, or its first coordinate.
+    /// The public key, for `OKP`, or the first coordinate, for `EC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<String>,
     /// The second coordinate, for `EC`.
@@ -66,16 +68,16 @@ pub struct Jwk {
     /// The exponent, for `RSA`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e: Option<String>,
-    /// For which algorithm, where it says so: that of its type.
+    /// The algorithm; only that of the key type is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alg: Option<Algorithm>,
-    /// What for, where it says so.
+    /// The use; only `sig` is allowed.
     #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
     pub key_use: Option<KeyUse>,
 }
 
-/// What keys are of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The type of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum KeyType {
     /// Edwards curves.
     #[serde(rename = "OKP")]
@@ -88,8 +90,9 @@ pub enum KeyType {
     Rsa,
 }
 
-/// The curves that are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The curve of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = KeyCurve)]
 pub enum Curve {
     /// Ed25519.
     Ed25519,
@@ -98,9 +101,10 @@ pub enum Curve {
     P256,
 }
 
-/// The algorithms that are taken, one for each type of key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+/// A signature algorithm, one for each key type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[strum(const_into_str)]
+#[schema(as = SignatureAlgorithm)]
 pub enum Algorithm {
     /// Ed25519 (RFC 8037).
     EdDSA,
@@ -110,8 +114,8 @@ pub enum Algorithm {
     RS256,
 }
 
-/// What keys are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The use of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyUse {
     /// Signatures.

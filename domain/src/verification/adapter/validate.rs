@@ -13,7 +13,7 @@ use crate::ground::id::PipelineId;
 use crate::ground::normalize::{BadDefinition, Normalizer};
 use crate::ground::ontology::Ontology;
 use crate::ground::pipeline::{
-    Audit, Definition, IngestionPipeline, Method, Retrieval, Storage, Transformation, Validation,
+    Audit, DESTINATION, Definition, IngestionPipeline, Method, Retrieval, Storage, Transformation, Validation,
 };
 use crate::ground::query::typed;
 use crate::ground::source::Registration;
@@ -115,10 +115,10 @@ impl Adapter {
                 },
                 transformation: Transformation {
                     normalizer_id: self.normalization.normalizer_id.clone(),
-                    output_schema_id: ontology.reference().to_string(),
+                    output_schema_id: Some(ontology.reference().to_string()),
                     field_mappings: Vec::new(),
                 },
-                storage: Storage { destination: "store".to_owned(), retention_days: 0 },
+                storage: Storage { destination: DESTINATION.to_owned(), retention_days: 0 },
                 audit: Audit { log_raw_input: false, log_transformations: false, provenance_chain: true },
             },
             normalization: self.normalization.clone(),

@@ -8,7 +8,7 @@ use crate::ground::normalize::schema::Schema;
 use crate::ground::ontology::Ontology;
 use crate::ground::path::Path;
 use crate::ground::pipeline::tables::{Table, Words};
-use crate::ground::pipeline::{AxisMapping, Cardinality, Definition, FieldMapping, Measured};
+use crate::ground::pipeline::{AxisMapping, Cardinality, DESTINATION, Definition, FieldMapping, Measured};
 
 /// The most mappings, normalizers or checks of a definition.
 const PARTS_MAX: usize = 1024;
@@ -27,27 +27,28 @@ impl<'a> Parts<'a> {
     pub(super) fn check_header(&self) -> Result<(), BadDefinition> {
         let Definition { pipeline, normalization, .. } = self.definition;
         let (transformation, ontology) = (&pipeline.transformation, self.ontology);
-        let output = format!("{}@{}", ontology.ontology_id, ontology.version);
+        let output = ontology.reference().to_string();
+        let normalizer_id = normalization.normalizer_id.as_deref().unwrap_or("absent");
         let checks = [
             (
                 transformation.normalizer_id == normalization.normalizer_id,
                 "pipeline.transformation.normalizer_id",
-                format!("it must be that of `normalization`, {}", normalization.normalizer_id),
+                format!("it must be that of `normalization`, {normalizer_id}"),
             ),
             (
-                transformation.output_schema_id == output,
+                transformation.output_schema_id.as_ref().is_none_or(|given| *given == output),
                 "pipeline.transformation.output_schema_id",
                 format!("it must be the source's ontology, {output}"),
             ),
             (
-                normalization.target_ontology_id == ontology.ontology_id,
+                normalization.target_ontology_id.as_ref().is_none_or(|given| *given == ontology.ontology_id),
                 "normalization.target_ontology_id",
                 format!("it must be the source's ontology, {}", ontology.ontology_id),
             ),
             (
-                pipeline.storage.destination == "store",
+                pipeline.storage.destination == DESTINATION,
                 "pipeline.storage.destination",
-                "allowed: store".to_owned(),
+                format!("allowed: {DESTINATION}"),
             ),
             (
                 pipeline.audit.provenance_chain,

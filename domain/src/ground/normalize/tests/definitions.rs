@@ -34,6 +34,33 @@ fn the_parts_of_a_definition_belong_together() {
 }
 
 #[test]
+fn definition_works_without_its_optional_names() {
+    let mut short = definition();
+    let pipeline = short["pipeline"].as_object_mut().unwrap();
+    pipeline.remove("transformation");
+    pipeline["storage"].as_object_mut().unwrap().remove("destination");
+    pipeline["audit"].as_object_mut().unwrap().remove("provenance_chain");
+    let normalization = short["normalization"].as_object_mut().unwrap();
+    for name in ["normalizer_id", "source_schema_id", "target_ontology_id"] {
+        normalization.remove(name);
+    }
+    for mapping in normalization["axis_mappings"].as_array_mut().unwrap() {
+        let mapping = mapping.as_object_mut().unwrap();
+        if mapping["cardinality"] == "one_to_one" {
+            mapping.remove("cardinality");
+        }
+        if mapping["required"] == false {
+            mapping.remove("required");
+        }
+    }
+    let audit = Audit { log_raw_input: true, log_transformations: true, provenance_chain: true };
+    let normalizer = made(short.clone()).unwrap();
+    assert_eq!(normalizer.transformations(audit), ["things"], "the pipeline's id");
+    let record = json!({ "id": "a", "count": "1", "parts": { "x": { "value": 1 } } });
+    assert_eq!(normalized(short, record.clone()).unwrap(), normalized(definition(), record).unwrap());
+}
+
+#[test]
 fn a_mapping_leads_from_a_place_to_an_axis_of_the_source() {
     let at =
         |member: &str, value: Json| with([(&*format!("/normalization/axis_mappings/1/{member}"), value)]);

@@ -53,6 +53,16 @@ fn documents_that_differ_have_different_digests_and_others_the_same() {
 }
 
 #[test]
+fn adapter_works_without_the_names_of_its_normalization() {
+    let mut short = plain();
+    for name in ["normalizer_id", "source_schema_id", "target_ontology_id"] {
+        short["normalization"].as_object_mut().unwrap().remove(name);
+    }
+    let ready = made(short).unwrap();
+    assert_eq!(ready.adapter().normalization.normalizer_id.as_deref(), Some("bank"), "the source's id");
+}
+
+#[test]
 fn what_a_document_says_of_its_source_and_ontology_must_hold() {
     for (document, told) in [
         (with([("/oracle_id", json!("other"))]), "`oracle_id` is other, and not bank"),

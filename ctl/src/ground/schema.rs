@@ -1,0 +1,21 @@
+//! `oraclectl schema`.
+
+use super::documents::kind_parser;
+use crate::base::error::CtlError;
+use crate::base::output::json;
+use oracled_domain::documents::DocumentKind;
+use std::io::Write;
+
+/// Print the JSON Schema of a kind of documents, for editors
+#[derive(Debug, clap::Args)]
+pub(crate) struct Schema {
+    /// The kind
+    #[arg(value_parser = kind_parser())]
+    kind: DocumentKind,
+}
+
+impl Schema {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), CtlError> {
+        json(out, &self.kind.json_schema())
+    }
+}
