@@ -8,4 +8,5 @@ pub mod moment;
 pub mod payload;
 pub mod raw;
 pub mod unit;
+pub mod varint;
 pub mod wording;

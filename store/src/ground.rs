@@ -9,7 +9,6 @@ pub mod checked;
 pub mod export;
 mod feed;
 pub mod files;
-mod filter;
 mod pages;
 pub mod payloads;
 pub mod prune;

@@ -10,10 +10,11 @@ mod merge;
 mod rows;
 mod writer;
 
-pub(super) use block::{BlockBuilder, BlockRows, MAX_BLOCK_BYTES, check_row};
+use block::BlockRows;
+pub(super) use block::check_row;
 pub use block::{MAX_KEY_BYTES, MAX_ROW_BYTES};
 pub use cache::BlockCache;
-pub use merge::{Merge, MergedRow};
+pub use merge::{Keys, Merge, RowSource};
 pub use rows::Rows;
 pub use writer::SortedWriter;
 

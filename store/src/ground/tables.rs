@@ -2,7 +2,6 @@
 
 use super::files::{Files, KeptFile};
 use super::sealed::Owner;
-use super::staging::made_by;
 use super::state::SourceState;
 use super::verify::Meter;
 use super::view::SourceView;
@@ -298,7 +297,7 @@ impl Store {
                 (KeptFile::Sorted | KeptFile::Payload, None) => {
                     return Err(unknown("a store that has sources"));
                 }
-                (KeptFile::Sorted, Some(owner)) => match made_by(&path, owner) {
+                (KeptFile::Sorted, Some(owner)) => match Files::made_by(&path, owner) {
                     Ok(run_id) if known.contains(&run_id) && is_older => {
                         tracing::warn!(path = %path.display(),
                             "kept a file that no run names, because named files are missing; restore the newer copy of \

@@ -4,7 +4,6 @@ use super::coverage::Coverage;
 use super::progress::{Phase, Progress};
 use super::slices::{Limits, Slice, SliceError, slices};
 use crate::ground::registry::Ready;
-use bytes::Bytes;
 use oracled_domain::ground::normalize::{MissingColumn, Normalized};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
@@ -60,13 +59,14 @@ impl Reading {
     pub(super) fn run(self) -> Outcome {
         self.progress.enter(Phase::Reading);
         let run = &self.progress.run;
-        let mut staging = Staging::new(&self.files, &run.run_id, self.release.run);
+        let mut staging = match Staging::new(&self.files, &run.run_id, self.release.run) {
+            Ok(staging) => staging,
+            Err(error) => return unwritten(&error),
+        };
         match self.stage(&mut staging) {
             Ok(true) => {}
             Ok(false) => return Outcome::EndedEarly,
-            Err(Unread::Store(error @ StoreError::Unavailable { .. })) => {
-                return Outcome::NoSpace { cause: error.to_string() };
-            }
+            Err(Unread::Store(error @ StoreError::Unavailable { .. })) => return unwritten(&error),
             Err(error) => return failed(error.to_string(), staging),
         }
         if staging.counts().rejected == staging.counts().read {
@@ -89,8 +89,7 @@ impl Reading {
             }
             Ok(Some(staged)) => Outcome::Staged { staged: Box::new(staged), ready: self.ready },
             Ok(None) => Outcome::EndedEarly,
-            Err(error @ StoreError::Unavailable { .. }) => Outcome::NoSpace { cause: error.to_string() },
-            Err(error) => Outcome::Failed { cause: error.to_string(), counts: Box::default(), rows: None },
+            Err(error) => unwritten(&error),
         }
     }
 
@@ -137,7 +136,10 @@ impl Reading {
                 let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
                     normalized;
                 warnings.iter().for_each(|warning| staging.warn(warning));
-                let json = Bytes::from(content.to_json());
+                let json = content.to_json();
+                let ontology = self.ready.normalizer.ontology();
+                let row = content.to_row(json.len(), ontology);
+                let row = row.expect("a normalized record has values of its ontology alone");
                 let time = Statement {
                     run: self.release.run,
                     valid_from,
@@ -145,9 +147,16 @@ impl Reading {
                     content: Some(sha256(&json)),
                 };
                 let verified = warnings.is_empty();
-                let index = indexed(&content.axes, self.ready.normalizer.ontology());
-                let statement =
-                    StoredStatement { time, position, offset, len, raw_hash, verified, content: Some(json) };
+                let index = indexed(&content.axes, ontology);
+                let statement = StoredStatement {
+                    time,
+                    position,
+                    offset,
+                    len,
+                    raw_hash,
+                    verified,
+                    row: Some(row.into()),
+                };
                 let key = identity.record_key(&source_record_id);
                 staging.accept(&Accepted { key: &key, statement: &statement, index: &index })
             }
@@ -177,6 +186,15 @@ fn indexed(
 
 fn none_was_taken(read: u64) -> String {
     format!("none of {read} records was taken; its rejects say why")
+}
+
+/// A run whose files could not be written.
+fn unwritten(error: &StoreError) -> Outcome {
+    let cause = error.to_string();
+    match error {
+        StoreError::Unavailable { .. } => Outcome::NoSpace { cause },
+        _ => Outcome::Failed { cause, counts: Box::default(), rows: None },
+    }
 }
 
 fn failed(cause: String, staging: Staging) -> Outcome {

@@ -1,8 +1,9 @@
 //! Where a sorted file's blocks lie: for each its first key, its length and its checksum.
 
-use super::block::{MAX_BLOCK_BYTES, put_number, shared_bytes, take_number};
+use super::block::{MAX_BLOCK_BYTES, shared_bytes};
 use crate::base::error::StoreError;
 use crate::ground::sealed::MAX_INDEX_BYTES;
+use oracled_domain::base::varint::{put, put_part, take, take_part};
 use std::cmp::Ordering;
 
 /// So many heads lie side by side in a few lines of memory.
@@ -21,10 +22,9 @@ pub(super) struct Place {
 }
 
 /// Appends a block to the index `bytes`.
-pub(super) fn put(bytes: &mut Vec<u8>, first_key: &[u8], block: &[u8]) -> Result<(), StoreError> {
-    put_number(bytes, first_key.len());
-    bytes.extend_from_slice(first_key);
-    put_number(bytes, block.len());
+pub(super) fn put_block(bytes: &mut Vec<u8>, first_key: &[u8], block: &[u8]) -> Result<(), StoreError> {
+    put_part(bytes, first_key);
+    put(bytes, block.len() as u64);
     bytes.extend_from_slice(&crc32fast::hash(block).to_be_bytes());
     let (size_bytes, max_bytes) = (bytes.len() as u64, MAX_INDEX_BYTES);
     if size_bytes > max_bytes {
@@ -53,10 +53,9 @@ impl Index {
         let mut rest = bytes.as_slice();
         let mut at = 0;
         while !rest.is_empty() {
-            let key_bytes = take_number(&mut rest)?;
-            let key_at = u32::try_from(bytes.len() - rest.len()).ok()?;
-            rest.split_off(..key_bytes)?;
-            let len_bytes = u32::try_from(take_number(&mut rest)?).ok()?;
+            let key_bytes = take_part(&mut rest)?.len();
+            let key_at = u32::try_from(bytes.len() - rest.len() - key_bytes).ok()?;
+            let len_bytes = u32::try_from(take(&mut rest)?).ok()?;
             let crc = u32::from_be_bytes(*rest.split_off(..4)?.first_chunk()?);
             if !(1..=MAX_BLOCK_BYTES).contains(&u64::from(len_bytes)) {
                 return None;

@@ -1,14 +1,14 @@
 //! A stretch of a sorted file, row by row.
 
 use super::block::BlockRows;
-use super::{LentRow, Row, SortedFile};
+use super::{LentRow, Row, RowSource, SortedFile};
 use crate::base::error::StoreError;
 use bytes::Bytes;
 use std::ops::Bound;
 
 /// The rows of a file between two keys, in key order. It holds the file open, and one block of it in memory.
 ///
-/// [`Rows::advance`] lends each row; as an iterator it hands out copies. Behind an error it ends.
+/// As a [`RowSource`] it lends each row; as an iterator it returns copies.
 #[derive(Debug)]
 pub struct Rows {
     file: SortedFile,
@@ -43,20 +43,6 @@ impl Rows {
         Self { file, block: BlockRows::default(), next_block, start, end, goes_on, at: At::Start }
     }
 
-    /// The next row's key and value; nothing behind the last one.
-    ///
-    /// # Errors
-    /// `SourceFile` where the file is damaged, `Io` where it cannot be read.
-    pub fn advance(&mut self) -> Result<Option<LentRow<'_>>, StoreError> {
-        if self.at != At::End {
-            self.at = At::End;
-            if self.step()? {
-                self.at = At::Row;
-            }
-        }
-        Ok(self.current())
-    }
-
     /// Goes forward to the first row whose key is `key` or behind it. It stays where it is behind that already; `key` is not
     /// before the first row.
     ///
@@ -71,13 +57,7 @@ impl Rows {
             (self.block, self.goes_on) = (BlockRows::default(), None);
         }
         self.start = Bound::Included(key.to_vec());
-        self.advance().map(drop)
-    }
-
-    /// The row that it is at; nothing before the first one and behind the last one.
-    #[must_use]
-    pub fn current(&self) -> Option<LentRow<'_>> {
-        (self.at == At::Row).then(|| (self.block.key(), self.block.value()))
+        self.advance()
     }
 
     /// The value of [`Rows::current`], which keeps its block in memory instead of being copied.
@@ -134,11 +114,29 @@ fn is_before(key: &[u8], end: &Bound<Vec<u8>>) -> bool {
     }
 }
 
+impl RowSource for Rows {
+    fn advance(&mut self) -> Result<(), StoreError> {
+        if self.at != At::End {
+            self.at = At::End;
+            if self.step()? {
+                self.at = At::Row;
+            }
+        }
+        Ok(())
+    }
+
+    fn current(&self) -> Option<LentRow<'_>> {
+        (self.at == At::Row).then(|| (self.block.key(), self.block.value()))
+    }
+}
+
 impl Iterator for Rows {
     type Item = Result<Row, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let row = self.advance().transpose()?;
-        Some(row.map(|(key, value)| (key.to_vec(), value.to_vec())))
+        if let Err(error) = self.advance() {
+            return Some(Err(error));
+        }
+        self.current().map(|(key, value)| Ok((key.to_vec(), value.to_vec())))
     }
 }

@@ -3,7 +3,7 @@ use super::*;
 use crate::base::error::FileKind;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::PathBuf;
@@ -146,7 +146,7 @@ proptest! {
         let with_begin = |key: &Vec<u8>| [begin.as_slice(), key].concat();
         let mut bytes = Vec::new();
         for key in &keys {
-            index::put(&mut bytes, &with_begin(key), b"block").expect("it is short");
+            index::put_block(&mut bytes, &with_begin(key), b"block").expect("it is short");
         }
         let index = Index::read(bytes, 5 * keys.len() as u64).expect("it is an index");
         for key in others.iter().cloned().chain(others.iter().chain(&keys).map(with_begin)) {
@@ -181,15 +181,24 @@ proptest! {
     fn merge_has_all_rows_in_order_with_their_origin(sources in vec(rows(), 0..5)) {
         let mut expected = Vec::new();
         for (source, rows) in sources.iter().enumerate() {
-            let with_source =
-                |(key, value): (&Vec<u8>, &Vec<u8>)| MergedRow { key: key.clone(), source, value: value.clone() };
-            expected.extend(rows.iter().map(with_source));
+            expected.extend(rows.iter().map(|(key, value)| (key.clone(), source, value.clone())));
         }
         expected.sort();
         let files: Vec<_> = sources.iter().map(written).collect();
         let rows = |path: &PathBuf| open(path).expect("it opens").range(..);
-        let merge = Merge::new(files.iter().map(|(_, path, _)| rows(path)).collect()).expect("it begins");
-        prop_assert_eq!(merge.collect::<Result<Vec<_>, _>>().expect("it is read"), expected);
+        let mut merge = Merge::new(files.iter().map(|(_, path, _)| rows(path)).collect());
+        let mut merged = Vec::new();
+        merge.advance().expect("it is read");
+        while let (Some((key, value)), Some(source)) = (merge.current(), merge.source) {
+            merged.push((key.to_vec(), source, value.to_vec()));
+            merge.advance().expect("it is read");
+        }
+        prop_assert_eq!(&merged, &expected);
+        let mut keys = Keys::new(files.iter().map(|(_, path, _)| rows(path)).collect());
+        for key in expected.iter().map(|(key, ..)| key).collect::<BTreeSet<_>>() {
+            prop_assert_eq!(keys.advance().expect("it is read"), Some(key.as_slice()));
+        }
+        prop_assert_eq!(keys.advance().expect("it is read"), None);
     }
 }
 

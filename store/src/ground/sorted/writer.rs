@@ -100,7 +100,7 @@ impl SortedWriter {
     fn write_block(&mut self) -> Result<(), StoreError> {
         let mut block = std::mem::take(&mut self.block);
         let bytes = block.finish();
-        index::put(&mut self.index, &self.first_key, bytes)?;
+        index::put_block(&mut self.index, &self.first_key, bytes)?;
         self.write(bytes)?;
         self.block = block;
         Ok(())
