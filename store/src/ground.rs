@@ -9,6 +9,7 @@ pub mod checked;
 pub mod export;
 mod feed;
 pub mod files;
+mod index;
 mod pages;
 pub mod payloads;
 pub mod prune;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The version of all this, which the database and the high-water mark bear.
-pub(crate) const SCHEMA: u32 = 8;
+pub(crate) const SCHEMA: u32 = 9;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// The longest row that there can be: 384 MiB. Records are bounded well below that by whoever makes them: the largest is a

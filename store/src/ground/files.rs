@@ -257,7 +257,7 @@ impl Files {
         owner: &Owner,
         read: &mut dyn FnMut(u64) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.open_sorted(file, owner)?.verify_blocks(read).map(|_| ())
+        self.open_sorted(file, owner)?.verify(read).map(|_| ())
     }
 
     /// That the rows of a sorted file, one of those that lie here, are whole and say nothing.

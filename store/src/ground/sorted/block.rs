@@ -1,4 +1,4 @@
-//! Rows in key order as bytes: how a block is made, searched and gone through.
+//! Rows in key order as bytes: how a block is made and gone through.
 //!
 //! A block is the length of its keys, the keys, and the values: who looks for a key does not touch the values before
 //! it. A key is three numbers and some bytes: how much of it is that of the key before it in the block, the length of
@@ -6,9 +6,9 @@
 //! (`varint` of the domain).
 
 use crate::base::error::StoreError;
+use crate::ground::index::shared_bytes;
 use bytes::Bytes;
 use oracled_domain::base::varint::{put, take};
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// A block is full at so many bytes, about a page. A row that is longer has a block of its own.
@@ -21,8 +21,6 @@ pub const MAX_ROW_BYTES: usize = 4 << 20;
 const ROW_HEAD_BYTES: usize = 15;
 /// The most that one takes.
 const BLOCK_HEAD_BYTES: usize = 5;
-/// No block is longer.
-pub(in crate::ground) const MAX_BLOCK_BYTES: u64 = (BLOCK_HEAD_BYTES + ROW_HEAD_BYTES + MAX_ROW_BYTES) as u64;
 
 /// Bytes that are no rows.
 #[derive(Debug)]
@@ -143,32 +141,6 @@ impl BlockRows {
     }
 }
 
-/// The value under `wanted` in the block `bytes`.
-///
-/// No key is put together: `common` is how much of `wanted` the row before had, which was below it. A row that shares more
-/// with that one differs from `wanted` where that one does, and is below it, too; a row that shares less is beyond it.
-pub(in crate::ground) fn find<'b>(bytes: &'b [u8], wanted: &[u8]) -> Result<Option<&'b [u8]>, Malformed> {
-    let (mut keys, values) = split(bytes).ok_or(Malformed)?;
-    let (mut common, mut value_at) = (0, 0);
-    while !keys.is_empty() {
-        let row = take_row(&mut keys).ok_or(Malformed)?;
-        let value = value_at..value_at + row.value_bytes;
-        value_at = value.end;
-        match row.shared.cmp(&common) {
-            Ordering::Greater => continue,
-            Ordering::Less => return Ok(None),
-            Ordering::Equal => {}
-        }
-        let open = wanted.get(common..).unwrap_or_default();
-        match row.rest.cmp(open) {
-            Ordering::Equal => return values.get(value).map(Some).ok_or(Malformed),
-            Ordering::Greater => return Ok(None),
-            Ordering::Less => common += shared_bytes(row.rest, open),
-        }
-    }
-    Ok(None)
-}
-
 struct Row<'b> {
     shared: usize,
     rest: &'b [u8],
@@ -189,9 +161,4 @@ fn split(mut bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Takes a length of at most 32 bits off the start; `None` if there is none.
 fn take_len(bytes: &mut &[u8]) -> Option<usize> {
     u32::try_from(take(bytes)?).ok()?.try_into().ok()
-}
-
-/// How many bytes two keys have in common at their start.
-pub(super) fn shared_bytes(one: &[u8], other: &[u8]) -> usize {
-    one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
