@@ -7,7 +7,6 @@
 pub mod archive;
 pub mod checked;
 pub mod export;
-mod feed;
 pub mod files;
 mod index;
 mod pages;

@@ -18,7 +18,7 @@ pub use rows::Rows;
 pub use writer::SortedWriter;
 
 use super::index::Index;
-use super::sealed::{FOOTER_BYTES, Footer, Format, Owner, Seal, Sealed};
+use super::sealed::{FOOTER_BYTES, Footer, Format, Owner, Sealed};
 use crate::base::error::StoreError;
 use bytes::Bytes;
 use oracled_domain::{Sha256Hex, Sha256Stream};
@@ -43,6 +43,12 @@ pub struct Summary {
     pub size_bytes: u64,
     /// The digest of its rows and their index, which is its name.
     pub sha256: Sha256Hex,
+}
+
+impl Summary {
+    fn of(Footer { count: rows, sha256, index_at, index_bytes, .. }: Footer) -> Self {
+        Self { rows, size_bytes: index_at + index_bytes + FOOTER_BYTES, sha256 }
+    }
 }
 
 impl fmt::Display for Summary {
@@ -76,11 +82,10 @@ impl SortedFile {
     /// `Io` where it cannot be read.
     pub fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
         let file = Sealed::open(path, owner)?;
-        let Seal { count: rows, sha256, index, index_at } = file.seal(&FORMAT)?;
-        let size_bytes = index_at + index.len() as u64 + FOOTER_BYTES;
-        let index = Index::read(index, index_at)
-            .ok_or_else(|| file.damaged(index_at, "its index does not fit its blocks"))?;
-        let summary = Summary { rows, size_bytes, sha256 };
+        let (footer, index) = file.seal(&FORMAT)?;
+        let index = Index::read(index, footer.index_at)
+            .ok_or_else(|| file.damaged(footer.index_at, "its index does not fit its blocks"))?;
+        let summary = Summary::of(footer);
         Ok(Self { inner: Arc::new(Inner { file, index, summary }), cache: None })
     }
 
@@ -89,9 +94,7 @@ impl SortedFile {
     /// # Errors
     /// As [`SortedFile::open`].
     pub fn summary_of(path: &Path, owner: &Owner) -> Result<Summary, StoreError> {
-        let (index_at, Footer { count: rows, sha256, index_bytes, .. }) =
-            Sealed::open(path, owner)?.footer(&FORMAT)?;
-        Ok(Summary { rows, size_bytes: index_at + index_bytes + FOOTER_BYTES, sha256 })
+        Ok(Summary::of(Sealed::open(path, owner)?.footer(&FORMAT)?))
     }
 
     /// The same file, which has the digest `sha256`: blocks that hold what is looked up, or where a range begins, are kept in

@@ -3,7 +3,7 @@
 use super::{FORMAT, FRAME_BYTES, SKIPPABLE_HEAD_BYTES, path, skippable_head};
 use crate::base::error::StoreError;
 use crate::ground::index::Index;
-use crate::ground::sealed::{Owner, Seal, Sealed};
+use crate::ground::sealed::{Footer, Owner, Sealed};
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Archive {
     /// `Newer` where another version wrote it.
     pub fn open(dir: &Path, sha256: &Sha256Hex, owner: &Owner) -> Result<Self, StoreError> {
         let file = Sealed::open(&path(dir, sha256), owner)?;
-        let Seal { count: size_bytes, sha256: found, index, index_at } = file.seal(&FORMAT)?;
+        let (Footer { count: size_bytes, sha256: found, index_at, .. }, index) = file.seal(&FORMAT)?;
         if found != *sha256 {
             return Err(file.other(&found));
         }
