@@ -108,7 +108,7 @@ enum With {
     One(Typed, Vec<u8>),
     /// The bytes of values in rows, in their order: they are looked up for each value of each record.
     Some(Vec<Vec<u8>>),
-    Text(Finder<'static>),
+    Text(Box<Finder<'static>>),
     Pattern(Regex),
 }
 
@@ -146,7 +146,7 @@ impl Filter {
                 let text = asked.value.as_str();
                 let text = text.ok_or_else(|| bad(format!("`{}` takes a text", operator.as_str())))?;
                 if operator == Operator::Contains {
-                    With::Text(Finder::new(text).into_owned())
+                    With::Text(Box::new(Finder::new(text).into_owned()))
                 } else {
                     With::Pattern(pattern(text, patterns).map_err(bad)?)
                 }
