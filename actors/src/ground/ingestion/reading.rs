@@ -6,7 +6,6 @@ use super::slices::{Limits, Slice, SliceError, slices};
 use crate::ground::registry::Ready;
 use oracled_domain::ground::normalize::{MissingColumn, Normalized};
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::record::Content;
 use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
 use oracled_domain::ground::run::{FileRef, RunCounts};
 use oracled_domain::ground::timeline::{Release, Statement};
@@ -17,17 +16,8 @@ use oracled_store::ground::staging::{Accepted, Staged, Staging};
 use oracled_store::ground::statement::StoredStatement;
 use oracled_store::ground::view::SourceView;
 use std::io::{self, Read};
-use std::num::NonZero;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, ScopedJoinHandle};
-
-/// The most records and bytes of payload that are normalized together.
-const BATCH_RECORDS: usize = 4096;
-const BATCH_BYTES: usize = 1 << 20;
-/// The fewest records for which a thread is worth its cost.
-const PART_RECORDS: usize = 256;
 
 /// What is read, and how.
 #[derive(Debug)]
@@ -110,110 +100,74 @@ impl Reading {
         let payload = Counted { inner: archive.reader(), progress: &self.progress };
         let slices = slices(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
         let mut coverage = Coverage::new(&self.ready.normalizer, slices.columns())?;
-        let (mut batch, mut batch_bytes, mut ended) = (Vec::new(), 0, Ok(()));
         for slice in slices {
-            match slice {
-                Ok(slice) => {
-                    batch_bytes += slice.bytes.len();
-                    batch.push(slice);
-                }
-                // what came before it is staged nevertheless
-                Err(error) => {
-                    ended = Err(error);
-                    break;
-                }
-            }
-            if batch.len() < BATCH_RECORDS && batch_bytes < BATCH_BYTES {
-                continue;
-            }
-            if self.progress.ending().is_some() {
+            let slice = slice?;
+            if slice.position % 256 == 0 && self.progress.ending().is_some() {
                 return Ok(false);
             }
-            batch_bytes = 0;
-            self.take(std::mem::take(&mut batch), staging, &mut coverage)?;
+            self.take(slice, staging, &mut coverage)?;
+            self.progress.read.store(staging.counts().read, Ordering::Relaxed);
+            self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
         }
-        self.take(batch, staging, &mut coverage)?;
-        ended?;
         let (axes, warnings) = coverage.into_parts();
         staging.describe(axes, warnings);
         Ok(true)
     }
 
-    /// Normalizes a batch on all processors, and stages it in its order.
     fn take(
         &self,
-        batch: Vec<Slice>,
+        slice: Slice,
         staging: &mut Staging,
         coverage: &mut Coverage<'_>,
     ) -> Result<(), StoreError> {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        let part = batch.len().div_ceil(threads).max(PART_RECORDS);
-        let normalized = thread::scope(|scope| {
-            let spawn = |slices| scope.spawn(move || self.normalize_all(slices));
-            let parts: Vec<_> = batch.chunks(part).map(spawn).collect();
-            // a panic goes on in this thread
-            let join =
-                |part: ScopedJoinHandle<'_, _>| part.join().unwrap_or_else(|panic| resume_unwind(panic));
-            parts.into_iter().flat_map(join).collect::<Vec<_>>()
-        });
-        for (slice, record) in batch.iter().zip(normalized) {
-            if let Ok(raw) = &slice.record {
-                coverage.read(raw);
-            }
-            match record {
-                Ok(Record { content, key, statement, index, warnings }) => {
-                    coverage.took(&content);
-                    warnings.iter().for_each(|warning| staging.warn(warning));
-                    staging.accept(&Accepted { key: &key, statement: &statement, index: &index })?;
-                }
-                Err((reject, key)) => staging.reject(&reject, key.as_deref())?,
-            }
-        }
-        self.progress.read.store(staging.counts().read, Ordering::Relaxed);
-        self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn normalize_all(&self, slices: &[Slice]) -> Vec<Result<Record, (Reject, Option<Vec<u8>>)>> {
-        slices.iter().map(|slice| self.normalize(slice)).collect()
-    }
-
-    /// The record that a slice comes to, or its reject with its key, if that can be read.
-    fn normalize(&self, slice: &Slice) -> Result<Record, (Reject, Option<Vec<u8>>)> {
         let len = slice.len_bytes();
         let Slice { position, offset, bytes, record } = slice;
-        let (position, offset, raw_hash) = (*position, *offset, sha256(bytes));
-        let normalizer = &self.ready.normalizer;
-        let normalized = match record {
-            Ok(raw) => normalizer.normalize(raw),
+        let raw_hash = sha256(&bytes);
+        if let Ok(raw) = &record {
+            coverage.read(raw);
+        }
+        let normalized = match &record {
+            Ok(raw) => self.ready.normalizer.normalize(raw),
             Err(bad) => Err(Rejection::new(Rule::Readable, None, bad.to_string())),
         };
-        let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
-            normalized.map_err(|rejection| {
+        match normalized {
+            Ok(normalized) => {
+                coverage.took(&normalized.content);
+                let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
+                    normalized;
+                warnings.iter().for_each(|warning| staging.warn(warning));
+                let json = content.to_json();
+                let ontology = self.ready.normalizer.ontology();
+                let row = content.to_row(json.len(), ontology);
+                let row = row.expect("a normalized record has values of its ontology alone");
+                let time = Statement {
+                    run: self.release.run,
+                    valid_from,
+                    valid_until,
+                    content: Some(sha256(&json)),
+                };
+                let verified = warnings.is_empty();
+                let index = indexed(&content.axes, ontology);
+                let statement = StoredStatement {
+                    time,
+                    position,
+                    offset,
+                    len,
+                    raw_hash,
+                    verified,
+                    row: Some(row.into()),
+                };
+                let key = identity.record_key(&source_record_id);
+                staging.accept(&Accepted { key: &key, statement: &statement, index: &index })
+            }
+            Err(rejection) => {
                 let raw_hash = Sha256Hex::from_bytes(&raw_hash);
-                let identified = record.as_ref().ok().and_then(|raw| normalizer.identify(raw));
+                let identified = record.ok().and_then(|raw| self.ready.normalizer.identify(&raw));
                 let key = identified.map(|(identity, id)| identity.record_key(&id));
-                (Reject { position, offset, len, raw_hash, rejection }, key)
-            })?;
-        let json = content.to_json();
-        let digest = Some(sha256(&json));
-        let time = Statement { run: self.release.run, valid_from, valid_until, content: digest };
-        let row = content.to_row(json.len(), normalizer.ontology());
-        let row = Some(row.expect("a normalized record has values of its ontology alone").into());
-        let verified = warnings.is_empty();
-        let statement = StoredStatement { time, position, offset, len, raw_hash, verified, row };
-        let index = indexed(&content.axes, normalizer.ontology());
-        Ok(Record { key: identity.record_key(&source_record_id), content, statement, index, warnings })
+                staging.reject(&Reject { position, offset, len, raw_hash, rejection }, key.as_deref())
+            }
+        }
     }
-}
-
-/// A normalized record.
-struct Record {
-    content: Content,
-    key: Vec<u8>,
-    statement: StoredStatement,
-    index: Vec<(u16, Vec<u8>)>,
-    warnings: Vec<Rejection>,
 }
 
 /// The values by which the record is looked up: the places of their axes, and their key bytes.
