@@ -57,7 +57,7 @@ install-deny:
 install:
     #!/usr/bin/env bash
     set -euo pipefail
-    cargo build --release --locked -p oracled
+    cargo build --release --locked -p oracled -p oracled-ctl
     bin="${CARGO_TARGET_DIR:-target}/release"
     dest="${DESTDIR:-}"
     as_root=()

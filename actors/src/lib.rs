@@ -20,5 +20,4 @@ pub use platform::door::{Door, NoAnswer};
 #[cfg(debug_assertions)]
 pub use platform::guardian::InjectPanic;
 pub use platform::guardian::Supervision;
-pub use platform::vitals::{ActorReport, Panic};
 pub use system::System;

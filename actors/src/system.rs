@@ -9,7 +9,7 @@ use crate::platform::clock::Clock;
 use crate::platform::door::Door;
 use crate::platform::guardian::{self, Supervision};
 use crate::platform::metrics::Metrics;
-use crate::platform::vitals::{ActorReport, Vitals};
+use crate::platform::vitals::Vitals;
 use crate::rules::fact_sources::FactSources;
 use crate::rules::{Rules, RulesConfig};
 use crate::upstream::oracle_health::{Oracle, OracleHealth};
@@ -18,8 +18,9 @@ use crate::verdict::crosscheck::Crosscheck;
 use crate::verdict::notifier::{Mailing, Notifier};
 use crate::verdict::rate_limiter::{CallLimits, RateLimiter};
 use crate::verdict::regen::{AskedModel, Doors, Regen};
-use crate::verification::{self, Verification, VerificationConfig};
+use crate::verification::{self, Verification, VerificationConfig, VerificationUpkeep};
 use actix_rt::{Arbiter, ArbiterHandle};
+use oracled_domain::base::actor_report::ActorReport;
 use oracled_domain::{OracleId, UnexpectedFields};
 use oracled_store::{Journal, Store};
 use std::sync::Arc;
@@ -73,8 +74,8 @@ pub struct System {
     pub regen: Door<Regen>,
     /// The cache.
     pub cache: Door<Cache>,
-    /// The rules.
-    pub rules: Door<Rules>,
+    /// The service that checks text against facts.
+    pub rules: Rules,
     /// How often the model may be called.
     pub rate_limiter: Door<RateLimiter>,
     /// The outbox's keeper.
@@ -82,13 +83,15 @@ pub struct System {
     /// The oracles' health, and their circuits.
     pub oracle_health: Door<OracleHealth>,
     /// Ontologies, sources and pipelines.
-    pub registry: Door<Registry>,
+    pub registry: Registry,
     /// The runs that bring records.
     pub ingestion: Door<Ingestion>,
     /// Whoever answers queries of sources.
     pub queries: Queries,
-    /// Whoever decides what sources come to.
-    pub verification: Door<Verification>,
+    /// The service that decides questions by the answers of sources.
+    pub verification: Verification,
+    /// The schedule of the verification.
+    pub verification_upkeep: Door<VerificationUpkeep>,
     /// Whoever gathers facts out of sources.
     pub fact_sources: FactSources,
     /// The way into the log.
@@ -156,8 +159,7 @@ impl System {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             let (puller, live) = (Arc::clone(&ingestion.puller), Arc::clone(&verification.live));
             let metrics = metrics.clone();
-            let make = move || Registry::new(Desk { store, log, clock }, puller, live, metrics);
-            hire.start("registry", &here, queue, make)
+            Registry::new(Desk { store, log, clock }, puller, live, metrics)
         };
         let refresh_wait = ingestion.refresh_wait;
         let ingestion = {
@@ -179,8 +181,12 @@ impl System {
                 oracle_health: oracle_health.clone(),
                 log: log.clone(),
             };
-            let make = move || Verification::new(verification, doors, store, clock, metrics);
-            hire.start("verification", &here, queue, make)
+            Verification::new(verification, doors, store, clock, metrics)
+        };
+        let verification_upkeep = {
+            let verification = verification.clone();
+            let make = move || VerificationUpkeep::new(verification);
+            hire.start("verification_upkeep", &here, queue, make)
         };
         let fact_sources = FactSources::new(queries.clone(), verification.clone(), store.clone());
 
@@ -199,10 +205,7 @@ impl System {
             hire.start("cache", &here, queue, make)
         };
 
-        let rules = {
-            let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
-            hire.start("rules", &here, queue, move || Rules::new(rules, processors, log, clock, metrics))
-        };
+        let rules = Rules::new(rules, processors, log.clone(), clock.clone(), metrics.clone());
 
         let crosscheck = {
             let doors = (cache.clone(), rules.clone());
@@ -238,6 +241,7 @@ impl System {
             ingestion,
             queries,
             verification,
+            verification_upkeep,
             fact_sources,
             log,
             store,
@@ -254,13 +258,11 @@ impl System {
             self.regen.report(),
             self.crosscheck.report(),
             self.cache.report(),
-            self.rules.report(),
             self.rate_limiter.report(),
             self.notifier.report(),
             self.oracle_health.report(),
-            self.verification.report(),
+            self.verification_upkeep.report(),
             self.ingestion.report(),
-            self.registry.report(),
             self.log.door().report(),
         ]
     }

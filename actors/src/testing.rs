@@ -13,10 +13,10 @@ use crate::upstream::mail::MailService;
 use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
 use crate::upstream::oracle_health::{Oracle, Probe};
 use crate::upstream::web::WebError;
-use crate::verdict::crosscheck::Judge;
 use crate::verdict::notifier::Mailing;
 use crate::verdict::rate_limiter::CallLimits;
 use crate::verdict::regen::AskedModel;
+use crate::verdict::submission::Submission;
 use crate::verification::VerificationConfig;
 use crate::{Clock, Supervision};
 use jiff::{SignedDuration, Timestamp};
@@ -61,7 +61,8 @@ impl Hand {
 
 pub(crate) struct World {
     pub(crate) dir: PathBuf,
-    pub(crate) system: System,
+    /// Boxed: futures of tests would exceed 16 KB with it.
+    pub(crate) system: Box<System>,
     pub(crate) time: Hand,
     pub(crate) fallback_lines: Arc<Mutex<Vec<String>>>,
 }
@@ -109,11 +110,16 @@ pub(crate) fn with_outside<F: Future<Output = ()>>(
 }
 
 /// Starts a system on what is in `dir`.
-pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<Vec<String>>>) -> System {
+pub(crate) fn start(
+    dir: &Path,
+    time: &Hand,
+    outside: Outside,
+    lines: Arc<Mutex<Vec<String>>>,
+) -> Box<System> {
     let options =
         Options { dir: dir.to_owned(), cache_bytes: 1 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 };
     let (journal, store) = Journal::open(options).expect("the store opens");
-    System::start(Parts {
+    Box::new(System::start(Parts {
         journal,
         store,
         clock: time.clock(),
@@ -141,7 +147,7 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
             health: HealthConfig::default(),
             live: outside.live.unwrap_or_else(|| Arc::new(NobodyLive)),
         },
-    })
+    }))
 }
 
 /// How sources are ingested.
@@ -221,12 +227,12 @@ pub(crate) fn id(text: &str) -> SessionId {
     text.parse().expect("an id")
 }
 
-pub(crate) fn judge(session_id: &str, raw: &str, path: GatePath) -> Judge {
-    Judge {
+pub(crate) fn judge(session_id: &str, raw: &str, path: GatePath) -> Submission {
+    Submission {
         session_id: id(session_id),
         tier: Tier::Quick,
         query: Query::new("Sell honey?".into()),
-        payload: Payload::raw(raw),
+        payload: Some(Payload::raw(raw)),
         customer_email: None,
         path,
         made: None,

@@ -26,6 +26,7 @@ use oracled_domain::{Prompt, Sha256Hex};
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
+use strum::IntoStaticStr;
 
 /// A future behind a trait that can be an object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -69,19 +70,22 @@ pub enum Miss {
 }
 
 /// How a model answers without a text that can be used. The words are the model's, cleaned and bounded.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Refusal {
     /// It did not take the prompt, for this reason.
     #[error("the prompt was blocked: {0}")]
     PromptBlocked(String),
     /// It stopped for another reason than being done.
     #[error("the model stopped before it was done: {0}")]
+    #[strum(to_string = "stopped_early")]
     Stopped(String),
     /// It says that it will not.
     #[error("the model declined: {0}")]
     Declined(String),
     /// There is no text.
     #[error("the model's answer is empty")]
+    #[strum(to_string = "empty_answer")]
     Empty,
 }
 
@@ -112,18 +116,7 @@ impl Refusal {
         match self {
             Self::PromptBlocked(reason) => format!("prompt_blocked:{reason}"),
             Self::Stopped(reason) => format!("finish_reason:{reason}"),
-            Self::Declined(_) | Self::Empty => self.as_str().to_owned(),
-        }
-    }
-
-    /// What was wrong, as one of few words, none of them the model's.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::PromptBlocked(_) => "prompt_blocked",
-            Self::Stopped(_) => "stopped_early",
-            Self::Declined(_) => "declined",
-            Self::Empty => "empty_answer",
+            Self::Declined(_) | Self::Empty => <&str>::from(self).to_owned(),
         }
     }
 }

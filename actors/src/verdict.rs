@@ -5,3 +5,4 @@ pub mod crosscheck;
 pub mod notifier;
 pub mod rate_limiter;
 pub mod regen;
+pub mod submission;

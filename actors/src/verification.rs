@@ -1,7 +1,7 @@
 //! Verification: what the sources of a workflow come to about one thing, decided, logged and only then told (RFC-0002, Part II).
 //!
-//! The decision itself is `domain`'s. The actor lets each question off as a task of its own, which asks every source at once,
-//! within the workflow's times; what is told is in the log with everything that it was decided over.
+//! The decision itself is `domain`'s. The service asks every source at once, within the workflow's times; what is told is in the
+//! log with everything that it was decided over. The caller runs it in a task that a disconnect does not stop.
 
 mod asking;
 mod case;
@@ -19,23 +19,22 @@ pub use case::Closed;
 pub use dismissing::{Dismiss, DismissError};
 pub use resolving::{Resolve, ResolveError};
 pub use revoking::{Revoke, RevokeError};
+pub use upkeep::VerificationUpkeep;
 
 use crate::audit::logger::{CommitError, Log};
 use crate::ground::queries::Queries;
-use crate::ground::registry::Desk;
-use crate::platform::caller::carried;
 use crate::platform::clock::{Clock, stopwatch};
-use crate::platform::door::{Door, NoAnswer};
+use crate::platform::door::Door;
 use crate::platform::metrics::Metrics;
 use crate::upstream::oracle::LiveOracle;
 use crate::upstream::oracle_health::OracleHealth;
-use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use jiff::Timestamp;
 use live::Prepared;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::ground::ontology::OntologyRef;
 use oracled_domain::verdict::health::HealthConfig;
 use oracled_domain::verification::request::BadRequest;
+use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::{Envelope, VerifyRequest};
 use oracled_store::{Store, StoreError};
 use pending::Promises;
@@ -56,14 +55,6 @@ pub struct VerificationConfig {
     pub health: HealthConfig,
     /// Whoever asks live sources.
     pub live: Arc<dyn LiveOracle>,
-}
-
-/// Has a question decided. The answer is in the log before it is told.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<Arc<Envelope>, VerifyError>")]
-pub struct Verify {
-    /// The question.
-    pub request: VerifyRequest,
 }
 
 /// Why there is no envelope. Nothing was told.
@@ -87,13 +78,10 @@ pub enum VerifyError {
     /// The decision could not be made durable.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// Deciding failed inside.
-    #[error(transparent)]
-    NoAnswer(#[from] NoAnswer),
 }
 
-/// The actor.
-#[derive(Debug)]
+/// The service.
+#[derive(Debug, Clone)]
 pub struct Verification {
     verifier: Arc<Verifier>,
 }
@@ -138,14 +126,41 @@ impl Verification {
             Verifier { doors, store, clock, metrics, config, adapters, places, promises, count, born_at };
         Self { verifier: Arc::new(verifier) }
     }
+
+    /// Decides a question. The envelope is in the log before it is returned.
+    ///
+    /// # Errors
+    /// Why there is no envelope; nothing was decided.
+    pub async fn verify(&self, request: &VerifyRequest) -> Result<Arc<Envelope>, VerifyError> {
+        Arc::clone(&self.verifier).verify(request, stopwatch()).await
+    }
+
+    /// Resolves a review as a person decided it.
+    ///
+    /// # Errors
+    /// Why nothing was resolved.
+    pub async fn resolve(&self, resolve: &Resolve) -> Result<ReviewState, ResolveError> {
+        self.verifier.resolve(resolve).await
+    }
+
+    /// Revokes the resolution of a review.
+    ///
+    /// # Errors
+    /// Why nothing was revoked.
+    pub async fn revoke(&self, revoke: &Revoke) -> Result<ReviewState, RevokeError> {
+        self.verifier.revoke(revoke).await
+    }
+
+    /// Closes a review without a decision.
+    ///
+    /// # Errors
+    /// Why nothing was closed.
+    pub async fn dismiss(&self, dismiss: &Dismiss) -> Result<ReviewState, DismissError> {
+        self.verifier.dismiss(dismiss).await
+    }
 }
 
 impl Verifier {
-    /// What a change of a review needs: it is decided and committed as often as others have changed it meanwhile.
-    fn desk(&self) -> Desk {
-        Desk { store: self.store.clone(), log: self.doors.log.clone(), clock: self.clock.clone() }
-    }
-
     /// Has the sources of all workflows counted and watched: how they are doing is told before anybody asks them, too.
     fn expect_all(self: &Arc<Self>) {
         let workflows = match self.store.workflows() {
@@ -159,7 +174,7 @@ impl Verifier {
         let oracles: BTreeSet<_> =
             workflows.into_iter().flat_map(|registered| registered.workflow.oracles).collect();
         let verifier = Arc::clone(self);
-        actix_rt::spawn(async move {
+        tokio::spawn(async move {
             for oracle_id in &oracles {
                 if let Err(error) = verifier.watch(oracle_id).await {
                     tracing::error!(%oracle_id, %error, "a source is not watched until it is asked");
@@ -168,38 +183,6 @@ impl Verifier {
         });
     }
 }
-
-impl Actor for Verification {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Context<Self>) {
-        ctx.run_interval(upkeep::LOOKED_THROUGH, |verification, _| {
-            pending::take_up(&verification.verifier);
-            let verifier = Arc::clone(&verification.verifier);
-            actix_rt::spawn(async move { verifier.let_go().await });
-        });
-        self.verifier.expect_all();
-        pending::take_up(&self.verifier);
-    }
-}
-
-impl Supervised for Verification {}
-
-impl Handler<Verify> for Verification {
-    type Result = ResponseFuture<Result<Arc<Envelope>, VerifyError>>;
-
-    fn handle(&mut self, Verify { request }: Verify, _: &mut Context<Self>) -> Self::Result {
-        let (verifier, began) = (Arc::clone(&self.verifier), stopwatch());
-        // a task of its own: what is decided is logged though nobody waits for it any more
-        let flight = actix_rt::spawn(carried(async move { verifier.verify(&request, began).await }));
-        Box::pin(async move {
-            let failed = |_| Err(VerifyError::NoAnswer(NoAnswer::Failed { actor: "verification" }));
-            flight.await.unwrap_or_else(failed)
-        })
-    }
-}
-
-crate::platform::door::asked_through_a_door!(Verification);
 
 #[cfg(test)]
 pub(crate) mod tests;

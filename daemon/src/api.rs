@@ -38,6 +38,6 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/metrics", get(metrics::get))
         .route("/openapi.json", get(openapi::get))
         .fallback(signals::elsewhere)
-        .method_not_allowed_fallback(async |_: Unasked| Problem::MethodNotAllowed(PATHS))
+        .method_not_allowed_fallback(async |_: Unasked| Problem::method_not_allowed(PATHS))
         .with_state(service)
 }

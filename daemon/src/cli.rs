@@ -29,9 +29,12 @@ enum Verb {
     Dev {
         #[command(flatten)]
         flags: Flags,
-        /// End after the walk: with status 0, or 1 if any step was not as it should be
+        /// End after the walk: with status 0, or 1 if any step failed
         #[arg(long)]
         exit: bool,
+        /// Show each request and its response
+        #[arg(short, long)]
+        verbose: bool,
     },
     /// Reads the configuration, says what is wrong with it, or prints it as it would be used
     CheckConfig {
@@ -48,7 +51,7 @@ enum Verb {
 pub fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Serve { flags } => serve(flags),
-        Verb::Dev { flags, exit } => dev::dev(flags, exit),
+        Verb::Dev { flags, exit, verbose } => dev::dev(flags, exit, verbose),
         Verb::CheckConfig { flags, json } => check_config(&flags, json).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {

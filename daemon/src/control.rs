@@ -74,8 +74,8 @@ pub fn router(service: Arc<Service>) -> Router {
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
     router
-        .fallback(async |_: Unasked| Problem::NotFound(PATHS))
-        .method_not_allowed_fallback(async |_: Unasked| Problem::MethodNotAllowed(PATHS))
+        .fallback(async |_: Unasked| Problem::not_found(PATHS))
+        .method_not_allowed_fallback(async |_: Unasked| Problem::method_not_allowed(PATHS))
         .with_state(service)
 }
 

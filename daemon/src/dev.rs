@@ -9,18 +9,16 @@ mod mailbox;
 mod model;
 mod outside;
 mod rules;
-mod show;
 mod step;
 mod verification;
 mod walk;
 
-use crate::client::Client;
 use crate::platform::config::{Config, Flags};
 use crate::platform::telemetry;
 use crate::run::Daemon;
 use anyhow::{Context, bail};
+use oracled_api::base::client::Client;
 use outside::Outside;
-use show::Screen;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,11 +29,12 @@ use walk::Walk;
 /// The service log keeps to warnings, and is silent about a model that fails: the walk shows it.
 const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::upstream::oracle_health=error";
 
-/// Serves from a throw-away directory, unless another is named, and walks. With `exit`, ends behind the walk.
+/// Serves from a throw-away directory, unless another is named, and walks. With `exit`, ends after the walk; with `verbose`,
+/// shows each request and its response.
 ///
 /// # Errors
 /// Whatever keeps the daemon from starting, or the walk from being walked.
-pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
+pub fn dev(flags: Flags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> {
     let throw_away =
         tempfile::Builder::new().prefix("oracled-dev-").tempdir().context("no temporary directory")?;
     let mut config = of_its_own(Config::load(&flags)?, &flags, &throw_away);
@@ -54,8 +53,7 @@ pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
         let (routes, mut control) =
             (Client::connect(&socket).await?, Client::connect(&control_socket).await?);
         let before = walk::last_seq(&mut control).await?;
-        let screen = Screen { out: &mut out, colour };
-        let walk = Walk { screen, routes, control, outside: &outside, before }.walk();
+        let walk = Walk { out: &mut out, colour, verbose, routes, control, outside: &outside, before }.walk();
         let failed = tokio::select! {
             failed = walk => failed?,
             told = told_to_stop() => {
@@ -64,9 +62,6 @@ pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
                 bail!("told to stop before the walk was over");
             }
         };
-        if failed > 0 {
-            writeln!(out, "{failed} of the steps above were not as they should be")?;
-        }
         if exit {
             daemon.stop().await;
         } else {
@@ -102,7 +97,7 @@ async fn told_to_stop() -> io::Result<()> {
 fn to_try(socket: &Path, control_socket: &Path, session: &str) -> String {
     let (socket, control_socket) = (socket.display(), control_socket.display());
     format!(
-        "It keeps serving; Ctrl-C ends it. Three things to try from another terminal:\n\n  \
+        "It keeps serving; Ctrl-C ends it. Three commands to try in another terminal:\n\n  \
          curl --unix-socket {socket} http://oracled/v1/verdicts/{session}\n\n  \
          curl --unix-socket {socket} http://oracled/v1/crosscheck -H 'content-type: application/json' \\\n    \
          -d '{{\"session_id\":\"try\",\"tier\":\"quick\",\"query\":\"?\",\"raw\":\"no JSON at all\"}}'\n\n  \

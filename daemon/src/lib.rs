@@ -5,12 +5,9 @@
 pub mod api;
 pub mod audit;
 pub mod cli;
-pub mod client;
 pub mod control;
-pub mod ctl;
 pub mod dev;
 pub mod ground;
-pub mod pieces;
 pub mod platform;
 pub mod rules;
 pub mod run;

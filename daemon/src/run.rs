@@ -25,7 +25,7 @@ use oracled_actors::verdict::notifier::Rest;
 use oracled_actors::verdict::regen;
 use oracled_actors::verification::VerificationConfig;
 use oracled_actors::{Clock, Supervision, System};
-use oracled_domain::Event;
+use oracled_domain::{Event, EventKind};
 use oracled_store::{Journal, Options};
 use sd_notify::NotifyState;
 use std::fs;
@@ -99,7 +99,7 @@ async fn log_start(service: &Service) -> anyhow::Result<()> {
         service.system.clock.note_earlier(last);
     }
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let started = Event::ServiceStarted { version, timestamp: service.started_at };
+    let started = Event::new(service.started_at, None, EventKind::ServiceStarted { version });
     match service.system.log.commit(started.into()).await {
         Err(CommitError::Unavailable(cause)) => {
             tracing::error!(cause, "the first entry could not be logged");
@@ -259,7 +259,7 @@ impl Daemon {
         let closed = timeout(bound_s.max(CLOSING_TAKES), async {
             // the daemon's end is the last entry
             service.system.log.flush().await;
-            let stopped = Event::ServiceStopped { timestamp: service.system.clock.now() };
+            let stopped = Event::new(service.system.clock.now(), None, EventKind::ServiceStopped);
             if let Err(error) = service.system.log.commit(stopped.into()).await {
                 tracing::error!(%error, "the last entry could not be logged");
             }

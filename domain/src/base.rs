@@ -1,5 +1,6 @@
 //! Shared by all features: decimals, units, dates, digests, JSON.
 
+pub mod actor_report;
 pub mod blank;
 pub mod date;
 pub mod decimal;

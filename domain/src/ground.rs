@@ -4,6 +4,7 @@
 //! rewritten: since when and until when it holds is computed from all that was said and from the source's releases.
 
 pub mod axis;
+pub mod check;
 pub mod format;
 pub mod frequency;
 pub mod freshness;

@@ -4,6 +4,8 @@
 //! decision depends on comes in as an argument, so that the same inputs give the same decision in the daemon,
 //! in `oraclectl calibrate` and in a test.
 
+#![allow(missing_docs, reason = "`into_str`, which strum derives for wire names, has none")]
+
 pub mod audit;
 pub mod base;
 pub mod ground;
@@ -11,7 +13,7 @@ pub mod rules;
 pub mod verdict;
 pub mod verification;
 
-pub use audit::event::{Caller, Event, Peer};
+pub use audit::event::{Caller, Event, EventKind, Peer};
 pub use base::digest::{Sha256Hex, Sha256Stream};
 pub use base::payload::Payload;
 pub use verdict::crosscheck::{Approved, Decision, Judgement, Reason, UnexpectedFields, judge, judge_with};

@@ -4,7 +4,7 @@ use crate::wire::{Wire, head};
 use crate::{PATIENCE, World, at, document, get, post};
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_domain::ground::id::SourceId;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Journal, Options, Store};

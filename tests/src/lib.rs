@@ -14,7 +14,7 @@ pub mod wire;
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::env;
 use std::fs::{self, File};
@@ -31,17 +31,15 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
 /// The actors that are supervised, in the order in which they are reported.
-pub const ACTORS: [&str; 11] = [
+pub const ACTORS: [&str; 9] = [
     "regen",
     "crosscheck",
     "cache",
-    "rules",
     "rate_limiter",
     "notifier",
     "oracle_health",
-    "verification",
+    "verification_upkeep",
     "ingestion",
-    "registry",
     "logger",
 ];
 

@@ -3,7 +3,7 @@
 use crate::{GOOD, document, get, post, problem, submission};
 use bytes::Bytes;
 use hyper::{Method, StatusCode};
-use oracled::client::{Answer, Client, ClientError};
+use oracled_api::base::client::{Answer, Client, ClientError};
 use oracled_store::{Counts, Journal, LogQuery, Options};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

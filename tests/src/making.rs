@@ -4,7 +4,7 @@ use crate::model::ModelServer;
 use crate::{World, at, document, get, log, post};
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_domain::{Dimension, Label, Tier};
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;

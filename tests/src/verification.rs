@@ -2,7 +2,7 @@
 
 use crate::Daemon;
 use crate::ground::{approve, begun, ended, example, ingest, open_pipeline, put, register_all};
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use serde_json::{Value, json};
 use std::ops::Range;
 

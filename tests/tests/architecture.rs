@@ -1,8 +1,10 @@
 //! The house rules that a program can check, each with its reason.
 
+use oracled_api::base::problem::ProblemCode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use strum::VariantArray as _;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -51,18 +53,31 @@ fn is_test(name: &str) -> bool {
     name.ends_with("tests.rs") || name.contains("/tests/") || name.ends_with("testing.rs")
 }
 
-/// `domain ← store ← actors ← daemon`: a decision must not depend on how it is stored or carried.
+/// Each crate with those that it may depend on.
+const DEPENDENCIES: [(&str, &[&str]); 6] = [
+    ("domain", &[]),
+    ("api", &["domain"]),
+    ("store", &["domain"]),
+    ("actors", &["domain", "store"]),
+    ("daemon", &["domain", "api", "store", "actors"]),
+    ("ctl", &["domain", "api"]),
+];
+
+/// The folders of all crates but the tests.
+const CRATES: [&str; 6] = ["domain", "api", "store", "actors", "daemon", "ctl"];
+
+/// A decision must not depend on how it is stored or sent, and `oraclectl` knows the daemon by its API only.
 #[test]
 fn dependencies_point_one_way() {
-    let order = ["domain", "store", "actors", "daemon"];
-    for (place, folder) in order.into_iter().enumerate() {
+    for (folder, allowed) in DEPENDENCIES {
         let manifest = read(&root().join(folder).join("Cargo.toml"));
-        for above in order.iter().skip(place) {
-            let named = |line: &str| {
-                line.starts_with(&format!("oracled-{above}."))
-                    || line.starts_with(&format!("oracled-{above} "))
+        for line in manifest.lines() {
+            let Some((named, _)) = line.strip_prefix("oracled").and_then(|rest| rest.split_once(['.', ' ']))
+            else {
+                continue;
             };
-            assert!(!manifest.lines().any(named), "{folder} depends on {above}");
+            let named = named.strip_prefix('-').unwrap_or("daemon");
+            assert!(allowed.contains(&named), "{folder} depends on {named}");
         }
     }
 }
@@ -70,7 +85,7 @@ fn dependencies_point_one_way() {
 /// The engine can be replaced, and its quirks stay in one place.
 #[test]
 fn only_the_store_names_sled() {
-    for folder in ["domain", "actors", "daemon"] {
+    for folder in CRATES.into_iter().filter(|folder| *folder != "store") {
         for (name, source) in sources(folder) {
             assert!(!source.contains("sled::"), "{name} names sled");
         }
@@ -102,7 +117,7 @@ fn the_domain_is_pure() {
 /// Time comes in as an argument, so that tests can say what time it is.
 #[test]
 fn one_file_asks_what_time_it_is() {
-    for folder in ["domain", "store", "actors", "daemon"] {
+    for folder in CRATES.into_iter().filter(|folder| *folder != "ctl") {
         for (name, source) in sources(folder) {
             if name == "actors/src/platform/clock.rs" || is_test(&name) {
                 continue;
@@ -117,7 +132,7 @@ fn one_file_asks_what_time_it_is() {
 /// TMM's constants have one home (seed: "Constants drifted").
 #[test]
 fn the_constants_are_written_down_once() {
-    for folder in ["domain", "store", "actors", "daemon"] {
+    for folder in CRATES {
         for (name, source) in sources(folder) {
             if name == "domain/src/verdict/tmm.rs" || is_test(&name) {
                 continue;
@@ -132,7 +147,7 @@ fn the_constants_are_written_down_once() {
 /// A bare unwrap does not say why the value is there.
 #[test]
 fn nothing_is_unwrapped_without_a_reason() {
-    for folder in ["domain", "store", "actors", "daemon"] {
+    for folder in CRATES {
         for (name, source) in sources(folder) {
             if !is_test(&name) {
                 let source = code(&source);
@@ -147,7 +162,7 @@ fn nothing_is_unwrapped_without_a_reason() {
 /// A file has one reason to change, and fits a reader's head.
 #[test]
 fn files_are_short() {
-    for folder in ["domain", "store", "actors", "daemon"] {
+    for folder in CRATES {
         for (name, source) in sources(folder) {
             let lines = code(&source).lines().count();
             assert!(is_test(&name) || lines <= 350, "{name} has {lines} lines of code");
@@ -175,38 +190,46 @@ fn nobody_but_dev_knows_what_takes_the_place_of_a_model_and_of_mail() {
     }
 }
 
-/// Every actor with its type, in an order in which nobody asks one before it.
-const ACTORS: [(&str, &str); 11] = [
-    ("regen", "Regen"),
-    ("crosscheck", "Crosscheck"),
-    ("cache", "Cache"),
-    ("rules", "Rules"),
-    ("rate_limiter", "RateLimiter"),
-    ("notifier", "Notifier"),
-    ("verification", "Verification"),
-    ("oracle_health", "OracleHealth"),
-    ("ingestion", "Ingestion"),
-    ("registry", "Registry"),
-    ("logger", "Logger"),
+/// Every actor and service with its file and the type by which others have it, in an order in which none calls one before it.
+const NODES: [(&str, &str, &str); 14] = [
+    ("regen", "verdict/regen", "Door<Regen>"),
+    ("crosscheck", "verdict/crosscheck", "Door<Crosscheck>"),
+    ("cache", "verdict/cache", "Door<Cache>"),
+    ("fact_sources", "rules/fact_sources", "FactSources"),
+    ("rules", "rules", "Rules"),
+    ("rate_limiter", "verdict/rate_limiter", "Door<RateLimiter>"),
+    ("notifier", "verdict/notifier", "Door<Notifier>"),
+    ("verification_upkeep", "verification/upkeep", "Door<VerificationUpkeep>"),
+    ("verification", "verification", "Verification"),
+    ("oracle_health", "upstream/oracle_health", "Door<OracleHealth>"),
+    ("queries", "ground/queries", "Queries"),
+    ("ingestion", "ground/ingestion", "Door<Ingestion>"),
+    ("registry", "ground/registry", "Registry"),
+    ("logger", "audit/logger", "Log"),
 ];
+
+/// Whether a file of `actors` belongs to the node at `path`, and to no other node below it.
+fn belongs_to(name: &str, path: &str) -> bool {
+    let is_in = |path: &str| {
+        let rest = name.strip_prefix("actors/src/").and_then(|name| name.strip_prefix(path));
+        rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+    };
+    let is_below = |below: &str| below.starts_with(&format!("{path}/"));
+    is_in(path) && !NODES.iter().any(|(_, below, _)| is_below(below) && is_in(below))
+}
 
 /// Who may ask whom, as the code has it: an actor's files name the doors it holds.
 fn arrows_in_code() -> BTreeSet<(String, String)> {
     let all = sources("actors");
     let mut arrows = BTreeSet::new();
-    for (from, _) in ACTORS {
-        let (file, folder) = (format!("/{from}.rs"), format!("/{from}/"));
-        // the sources of facts are a service that the rules' feature has beside its actor
-        let is_service = |name: &str| name.contains("/fact_sources");
-        let own = all
-            .iter()
-            .filter(|(name, _)| (name.ends_with(&file) || name.contains(&folder)) && !is_service(name));
-        let lines: Vec<_> =
-            own.filter(|(name, _)| !is_test(name)).flat_map(|(_, source)| source.lines()).collect();
+    for (from, path, _) in NODES {
+        let own = all.iter().filter(|(name, _)| belongs_to(name, path) && !is_test(name));
+        let lines: Vec<_> = own.flat_map(|(_, source)| source.lines()).collect();
         assert!(!lines.is_empty(), "{from} has a file");
-        for (to, kind) in ACTORS {
-            let door = if to == "logger" { ": Log,".to_owned() } else { format!("Door<{kind}>") };
-            let is_field = |line: &&str| line.ends_with(',') && line.contains(": ") && line.contains(&door);
+        for (to, _, kind) in NODES {
+            let field = format!(": {kind},");
+            let optional = format!(": Option<{kind}>,");
+            let is_field = |line: &&str| line.ends_with(&field) || line.ends_with(&optional);
             if from != to && lines.iter().any(is_field) {
                 arrows.insert((from.to_owned(), to.to_owned()));
             }
@@ -220,7 +243,7 @@ fn arrows_in_code() -> BTreeSet<(String, String)> {
 fn the_readme_draws_the_arrows_that_the_code_has() {
     let readme = read(&root().join("README.md"));
     let picture = readme.split("```mermaid").nth(1).and_then(|rest| rest.split("```").next());
-    let order = |name: &str| ACTORS.iter().position(|(actor, _)| *actor == name);
+    let order = |name: &str| NODES.iter().position(|(node, ..)| *node == name);
     let mut drawn = BTreeSet::new();
     for line in picture.expect("the README has a picture").lines() {
         let Some((from, to)) = line.split_once("-->") else { continue };
@@ -247,16 +270,11 @@ fn readme_names_every_configuration_key_event_and_problem_code() {
             assert!(readme.contains(&format!("`{key}`")), "the README does not name the key {key}");
         }
     }
-    for event in oracled_domain::Event::KINDS {
+    for event in oracled_domain::EventKind::NAMES {
         assert!(readme.contains(&format!("`{event}`")), "the README does not name the event {event}");
     }
-    let problems =
-        ["problem.rs", "problem/ground.rs"].map(|file| read(&root().join("daemon/src/platform").join(file)));
-    let problems = problems.concat();
-    let codes = problems.split("(StatusCode::").skip(1).filter_map(|rest| rest.split('"').nth(1));
-    let codes: Vec<_> = codes.collect();
-    assert!(codes.len() > 15, "{codes:?}");
-    for code in codes {
+    for code in ProblemCode::VARIANTS {
+        let code = code.as_str();
         assert!(readme.contains(&format!("`{code}`")), "the README does not name the code {code}");
     }
 }

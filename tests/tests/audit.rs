@@ -1,6 +1,6 @@
 //! The audit log: the process and the request that caused an entry, and the reads of sources.
 
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_domain::{Label, Tier};
 use oracled_tests::ground::{
     approve, begun, ended, ingest, office, put, register, register_all, register_gated, runs_path, workflow,

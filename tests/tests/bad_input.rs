@@ -1,7 +1,7 @@
 //! Requests that are not what they should be: each gets its own clear answer, and the daemon goes on.
 
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_tests::wire::{self, Wire, head};
 use oracled_tests::{Daemon, GOOD, World, document, get, post, problem, submission};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! The model's circuit, from outside: what opens it, what it keeps from the model, who steers it, and how it closes.
 
 use hyper::Method;
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::load::field;
 use oracled_tests::making::{
     asking, came_from, health, ordered, read, registered, retry_after_s, sample, told_of,

@@ -43,7 +43,7 @@ struct Count(BTreeMap<String, u64>);
 
 impl Count {
     fn add(&mut self, tier: Tier) {
-        for name in ["all", tier.as_str()] {
+        for name in ["all", tier.into_str()] {
             *self.0.entry(name.into()).or_default() += 1;
         }
     }
@@ -61,8 +61,8 @@ fn totals(judgements: &[Judgement]) -> (BTreeMap<String, Count>, BTreeMap<String
     let (mut reasons, mut flags, mut approved) =
         (BTreeMap::<_, Count>::new(), BTreeMap::<_, Count>::new(), Count::default());
     for Judgement { tier, decision, .. } in judgements {
-        reasons.entry(decision.crosscheck_reason.as_str().to_owned()).or_default().add(*tier);
-        let mut names: Vec<_> = decision.flags.iter().map(Flag::name).collect();
+        reasons.entry(decision.crosscheck_reason.into_str().to_owned()).or_default().add(*tier);
+        let mut names: Vec<_> = decision.flags.iter().map(Flag::into_str).collect();
         names.dedup();
         for name in names {
             flags.entry(name.to_owned()).or_default().add(*tier);

@@ -1,6 +1,6 @@
 //! Damaged state: a daemon serves everything that was acknowledged, or it refuses to, with one clear line.
 
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::load::{Ledger, Load, Told, check_served};
 use oracled_tests::{Daemon, GOOD, PATIENCE, World, document, get, post, submission};
 use std::collections::BTreeMap;

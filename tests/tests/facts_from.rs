@@ -1,7 +1,7 @@
 //! `facts_from`: text about population and nutrition is checked against registered sources, and what supports a claim leads
 //! back to the source's own bytes.
 
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_domain::Sha256Hex;
 use oracled_tests::ground::{approve, begun, ended, ingest, office, put, register, register_all};
 use oracled_tests::load::field;

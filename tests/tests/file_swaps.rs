@@ -1,7 +1,7 @@
 //! Each file of the state directory swapped, foreign, older, cut, grown or deleted, one at a time: no wrong answer and no
 //! silent loss. The daemon serves what is right, or refuses with an instruction.
 
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::ground::{approve, begun, ended, ingest, register_all, things};
 use oracled_tests::{GOOD, PATIENCE, World, document, get, lines, post, submission};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Verdicts on their way: shared by everyone who asks for them, bounded in number and in memory, not lost with whoever
 //! asked, and stopped by a circuit that is open.
 
-use oracled::client::Answer;
+use oracled_api::base::client::Answer;
 use oracled_domain::{Label, Tier};
 use oracled_tests::making::{
     cached, came_from, order, ordered, read, registered, retry_after_s, sample, told_of,

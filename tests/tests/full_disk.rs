@@ -1,7 +1,7 @@
 //! A disk that is full, and then is not: nothing is delivered meanwhile, nothing is lost, and nobody has to help.
 
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_tests::disk::{self, Bounded, Disk, Tmpfs};
 use oracled_tests::ground;
 use oracled_tests::load::{Chronicle, Ledger, Load, Told, check_of, check_served, field, read_log};

@@ -1,7 +1,7 @@
 //! Bodies that nobody thought of, for every POST route of one daemon.
 
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_tests::strategies::{bytes, model_text};
 use oracled_tests::{World, at, document, get, whole_log};
 use proptest::prelude::*;

@@ -25,9 +25,9 @@ async fn a_verdict_that_nobody_hands_in_is_made_judged_stored_and_answered() {
         assert_eq!(members, [json!(tier), json!(tier), json!(QUERY), verdict, json!(false)]);
         assert_eq!(told["decision"]["approved"], true);
 
-        let again = read(routes, tier.as_str()).await;
+        let again = read(routes, tier.into_str()).await;
         assert_eq!((came_from(&again), &again.body), (Some("HIT"), &made.body));
-        assert_eq!(cached(routes, tier.as_str()).await.body, made.body);
+        assert_eq!(cached(routes, tier.into_str()).await.body, made.body);
         let entries = log(control, &format!("session={tier}")).await;
         let events: Vec<_> = entries.iter().map(|entry| entry["event"].as_str().unwrap()).collect();
         assert_eq!(events, ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_tests::ground::{self, begun, ended, example, open_pipeline, put};
 use oracled_tests::wire::{Wire, head};
 use oracled_tests::{World, at, document, eventually, get, log, post, problem};
@@ -78,18 +78,18 @@ async fn a_source_is_registered_ingested_approved_and_looked_at() {
     let path = format!("/v1/runs/{run_id}/rejects");
     let rejects = document(&get(control, &path).await);
     assert_eq!(
-        (&rejects["rejects"][0]["position"], &rejects["rejects"][0]["place"]),
+        (&rejects["items"][0]["position"], &rejects["items"][0]["place"]),
         (&json!(1), &json!("population"))
     );
     assert_eq!(
-        (&rejects["rejects"][1]["rule"], &rejects["next"]),
+        (&rejects["items"][1]["rule"], &rejects["next"]),
         (&json!("check"), &json!(null)),
         "{rejects}"
     );
     let first = document(&get(control, &format!("{path}?limit=1")).await);
-    assert_eq!((&first["rejects"][0], &first["next"]), (&rejects["rejects"][0], &json!(1)));
+    assert_eq!((&first["items"][0], &first["next"]), (&rejects["items"][0], &json!("1")));
     let second = document(&get(control, &format!("{path}?limit=1&after=1")).await);
-    assert_eq!((&second["rejects"][0], &second["next"]), (&rejects["rejects"][1], &json!(null)));
+    assert_eq!((&second["items"][0], &second["next"]), (&rejects["items"][1], &json!(null)));
     for question in ["limit=0", "limit=1001", "after=-1", "rule=check"] {
         problem(&get(control, &format!("{path}?{question}")).await, 400, "invalid_request");
     }
@@ -110,7 +110,7 @@ async fn a_source_is_registered_ingested_approved_and_looked_at() {
     assert_eq!(at(&deprecated, "/deprecation_date"), "2999-01-01T00:00:00Z");
 
     let listed = document(&get(control, "/v1/runs?oracle_id=world-bank-population&limit=1").await);
-    assert_eq!(listed[0]["run"]["run_id"], run_id.as_str());
+    assert_eq!(listed["items"][0]["run"]["run_id"], run_id.as_str());
     let short = document(&get(control, &format!("/v1/runs/{}", &run_id[..8])).await);
     assert_eq!(short["run"], run);
     assert_eq!(
@@ -283,7 +283,10 @@ async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
     assert_eq!(ended(control, &run_id).await["state"], "completed");
     assert_eq!(at(&get(control, &path).await, "/invalidated_at"), json!(null));
     let runs = document(&get(control, "/v1/runs").await);
-    assert_eq!((&runs[0]["run"]["version"], &runs[1]["run"]["version"]), (&json!("2026"), &json!("2025")));
+    assert_eq!(
+        (&runs["items"][0]["run"]["version"], &runs["items"][1]["run"]["version"]),
+        (&json!("2026"), &json!("2025"))
+    );
 }
 
 #[tokio::test]
@@ -460,7 +463,7 @@ async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
     wire.send(format!("f4241\r\n{}\r\n0\r\n\r\n", "x".repeat(1_000_001))).await.expect("it listens");
     problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
     eventually("nothing is left of it", async || archived(&world) == 0).await;
-    assert_eq!(document(&get(&mut daemon.control().await, "/v1/runs").await), json!([]));
+    assert_eq!(document(&get(&mut daemon.control().await, "/v1/runs").await)["items"], json!([]));
 }
 
 /// A daemon that holds a payload in memory would show it here.
@@ -633,7 +636,7 @@ async fn truncated_input_is_no_payload_and_standard_input_can_be_one() {
     let piped = piped.unwrap();
     assert_eq!(piped.status.code(), Some(0), "{piped:?}");
     assert!(String::from_utf8_lossy(&piped.stdout).contains("goes on"), "{piped:?}");
-    let run_id = at(&get(control, "/v1/runs").await, "/0/run/run_id").as_str().unwrap().to_owned();
+    let run_id = at(&get(control, "/v1/runs").await, "/items/0/run/run_id").as_str().unwrap().to_owned();
     assert_eq!(ended(control, &run_id).await["counts"]["records"], 3);
 }
 
@@ -756,7 +759,7 @@ async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
     let mut child =
         world.ctl_command(&run(&payload, "2023", &[])).stderr(std::process::Stdio::piped()).spawn().unwrap();
     eventually("it reads", async || {
-        at(&get(control, "/v1/runs").await, "/0/progress/read").as_u64().is_some_and(|read| read > 0)
+        at(&get(control, "/v1/runs").await, "/items/0/progress/read").as_u64().is_some_and(|read| read > 0)
     })
     .await;
     // it must have looked at its run once, to be interrupted and not ended
@@ -770,7 +773,7 @@ async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let mut said = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-    let run_id = at(&get(control, "/v1/runs").await, "/0/run/run_id").as_str().unwrap().to_owned();
+    let run_id = at(&get(control, "/v1/runs").await, "/items/0/run/run_id").as_str().unwrap().to_owned();
     assert!(said.contains(&format!("oraclectl ingest cancel {run_id}")), "{said}");
     assert_eq!(ended(control, &run_id).await["state"], "completed");
 }

@@ -39,7 +39,7 @@ enum Gates {
 }
 
 impl Gates {
-    async fn register(self, control: &mut oracled::client::Client, source: &str) {
+    async fn register(self, control: &mut oracled_api::base::client::Client, source: &str) {
         match self {
             Self::OfGallery => register_gated(control, source).await,
             Self::Open => register(control, source).await,
@@ -182,7 +182,7 @@ fn check_rows(told: &Rows, wanted: &Rows, what: &str) {
 }
 
 /// Ingests `release`; hands back its run, and what it took in seconds.
-async fn run(control: &mut oracled::client::Client, release: &Release) -> (Value, f64) {
+async fn run(control: &mut oracled_api::base::client::Client, release: &Release) -> (Value, f64) {
     let began = Instant::now();
     let Release { source, version, released_at, payload } = release;
     let run_id = begun(&ingest(control, source, version, released_at, payload.clone()).await);

@@ -1,6 +1,6 @@
 //! Held runs for operators: exit statuses, decisions, metrics, kills, pulls and the log.
 
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::ground::{answers, approve, begun, ended, ingest, register_gated};
 use oracled_tests::{World, document, get, log, post, problem};
 use serde_json::{Value, json};
@@ -84,7 +84,8 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     let by = json_of(&output)["run"]["run_id"].clone();
     assert_eq!(json_of(&world.ctl(&["--json", "ingest", "show", &run_id]))["undone_by"], by);
     let listed = json_of(&world.ctl(&["--json", "ingest", "list"]));
-    let undone = listed.as_array().expect("a list").iter().filter(|seen| !seen["undone_by"].is_null());
+    let undone =
+        listed["items"].as_array().expect("a list").iter().filter(|seen| !seen["undone_by"].is_null());
     assert_eq!(undone.map(|seen| &seen["run"]["run_id"]).collect::<Vec<_>>(), [run_id.as_str()]);
     let shown = world.ctl(&["ingest", "show", &run_id]).stdout;
     assert!(String::from_utf8_lossy(&shown).contains(by.as_str().expect("an id")));

@@ -2,7 +2,7 @@
 //! stays behind.
 
 use bytes::Bytes;
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_domain::ground::rejection::Rule;
 use oracled_store::Store;
 use oracled_tests::disk::{self, Bounded, Disk, Tmpfs};
@@ -407,7 +407,7 @@ async fn upload_with_a_wrong_length_leaves_nothing_or_its_declared_bytes() {
         }
     }
     eventually("nothing is left of them", async || files(&world.state()).is_empty()).await;
-    assert_eq!(document(&get(control, "/v1/runs").await), json!([]));
+    assert_eq!(document(&get(control, "/v1/runs").await)["items"], json!([]));
     // what comes behind the declared length is no part of it
     let mut wire = Wire::connect(&world.control_socket()).await;
     let answer = wire.ask(head("POST", &path, &[("content-length", &begin)]) + &rows).await;
@@ -527,7 +527,7 @@ async fn a_payload_that_was_pulled_in_vain_leaves_nothing() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     // the source says the same as before: what it says is as old as it was
     problem(&post(routes, "/v1/query", &query).await, 503, "source_stale");
-    assert_eq!(document(&get(control, "/v1/runs").await).as_array().map(Vec::len), Some(1));
+    assert_eq!(document(&get(control, "/v1/runs").await)["items"].as_array().map(Vec::len), Some(1));
     eventually("no payload is left", async || {
         files(&world.state()).keys().all(|name| !name.starts_with("raw/"))
     })

@@ -2,7 +2,7 @@
 //! what is damaged is named and stands in the way of nothing else.
 
 use hyper::Method;
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_domain::Sha256Hex;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
@@ -102,7 +102,7 @@ impl Undisturbed {
 /// The run of `version`, if the daemon knows one.
 async fn run_of(control: &mut Client, version: &str) -> Option<Value> {
     let runs = document(&get(control, &format!("/v1/runs?oracle_id={SOURCE}&limit=1000")).await);
-    let runs = runs.as_array().cloned().unwrap_or_default();
+    let runs = runs["items"].as_array().cloned().unwrap_or_default();
     runs.into_iter().map(|seen| seen["run"].clone()).find(|run| run["version"] == version)
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::wire::{Wire, head};
 use oracled_tests::{World, at, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};

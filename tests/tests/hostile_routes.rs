@@ -1,6 +1,6 @@
 //! Hostile callers of the routes' socket beside an honest one. All submissions of the honest caller succeed.
 
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::ground::{approve, begun, ended, ingest, register_all, things};
 use oracled_tests::wire::{Wire, connections as many_connections, head, post as whole_post};
 use oracled_tests::{World, at, document, eventually, get, post, problem, submission};

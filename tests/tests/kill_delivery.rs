@@ -2,7 +2,7 @@
 //! model is asked once, no mail is lost, and no verdict is there without its entries.
 
 use hyper::Method;
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::model::{ModelServer, Reply, Seen};
 use oracled_tests::{GOOD, World, document, eventually, get, whole_log};
 use serde_json::{Value, json};
@@ -162,7 +162,7 @@ async fn kill_amid_deliveries(rounds: usize) {
     );
     eventually("the outbox is empty", async || {
         let outbox = document(&get(&mut daemon.control().await, "/v1/outbox").await);
-        outbox.get("mails") == Some(&json!([]))
+        outbox.get("items") == Some(&json!([]))
     })
     .await;
     check(&whole_log(&mut daemon.control().await).await, &there, &asked, &mailbox.requests(), rounds);

@@ -8,7 +8,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 /// The top folders of each crate. Each imports only from those before it; those of one group are independent.
-const ORDER: [(&str, &[&[&str]]); 4] = [
+const ORDER: [(&str, &[&[&str]]); 6] = [
     ("domain", &[&["base"], &["ground"], &["verification"], &["rules"], &["verdict"], &["audit"]]),
     ("store", &[&["base"], &["audit"], &["ground", "verdict", "verification"], &["journal"]]),
     (
@@ -27,15 +27,16 @@ const ORDER: [(&str, &[&[&str]]); 4] = [
     (
         "daemon",
         &[
-            &["pieces"],
-            &["client", "platform"],
+            &["platform"],
             &["audit", "ground", "rules", "verdict", "verification"],
             &["api", "control"],
-            &["ctl", "run"],
+            &["run"],
             &["dev"],
             &["cli"],
         ],
     ),
+    ("api", &[&["base"], &["audit"], &["ground"], &["verification"], &["rules"], &["verdict"]]),
+    ("ctl", &[&["base"], &["platform"], &["audit"], &["ground", "rules", "verification"], &["verdict"]]),
 ];
 
 /// The path of a module or of an item in it, from the crate's root.

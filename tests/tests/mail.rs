@@ -208,14 +208,14 @@ async fn the_mail_of_a_delivery_outlives_the_daemon_and_is_sent_once() {
         body["customer_email"] = json!("a@example.org");
         post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &body).await;
     }
-    let mails = outbox(&daemon, "").await["mails"].clone();
+    let mails = outbox(&daemon, "").await["items"].clone();
     assert_eq!(mails.as_array().map(Vec::len), Some(1), "{mails}");
     assert_eq!((&mails[0]["mail_id"], &mails[0]["to"]), (&json!("verdict:cs_1"), &json!("a@example.org")));
     daemon.kill();
 
     world.config = config(&server.url());
     let daemon = world.serve().await;
-    eventually("it is sent", async || outbox(&daemon, "").await["mails"] == json!([])).await;
+    eventually("it is sent", async || outbox(&daemon, "").await["items"] == json!([])).await;
     assert_eq!(server.asked(), 1);
     assert_eq!(server.requests()[0].header("idempotency-key"), Some("verdict:cs_1"));
     let control = &mut daemon.control().await;
@@ -254,7 +254,7 @@ async fn dead_letters_are_listed_tried_anew_and_dropped_by_administrators() {
     for session in ["cs_1", "cs_2", "cs_3"] {
         deliver(&daemon, session).await;
     }
-    let dead = async || outbox(&daemon, "dead=true").await["mails"].as_array().map(Vec::len);
+    let dead = async || outbox(&daemon, "dead=true").await["items"].as_array().map(Vec::len);
     eventually("all are dead", async || dead().await == Some(3)).await;
 
     let shown = printed(&world.ctl(&["outbox", "--dead"]), 0);
@@ -264,7 +264,7 @@ async fn dead_letters_are_listed_tried_anew_and_dropped_by_administrators() {
     assert!(!shown.contains('\u{1b}'), "{shown}");
     let page = printed(&world.ctl(&["outbox", "-n", "2", "--json"]), 0);
     let page: Value = serde_json::from_str(&page).expect("it is JSON");
-    assert_eq!((page["mails"].as_array().unwrap().len(), &page["next"]), (2, &json!("verdict:cs_2")));
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["next"]), (2, &json!("verdict:cs_2")));
     let shown = printed(&world.ctl(&["outbox", "--after", "verdict:cs_2"]), 0);
     assert!(shown.contains("cs_3") && !shown.contains("cs_1"), "{shown}");
 
@@ -278,7 +278,7 @@ async fn dead_letters_are_listed_tried_anew_and_dropped_by_administrators() {
 
     server.otherwise(Reply::bytes(200, ""));
     assert!(printed(&world.ctl(&["outbox", "requeue", "--all-dead"]), 0).contains("2 dead letters"));
-    eventually("they are sent", async || outbox(&daemon, "").await["mails"] == json!([])).await;
+    eventually("they are sent", async || outbox(&daemon, "").await["items"] == json!([])).await;
     let control = &mut daemon.control().await;
     for (event, times) in [("mail_requeued", 3), ("mail_dropped", 1)] {
         let entries = log(control, &format!("event={event}")).await;
@@ -303,7 +303,7 @@ async fn what_is_not_understood_of_the_outbox_is_refused() {
     problem(&answer, 404, "mail_unknown");
     // without a transport nothing is queued
     deliver(&daemon, "cs_1").await;
-    assert_eq!(outbox(&daemon, "").await, json!({"mails": [], "next": null}));
+    assert_eq!(outbox(&daemon, "").await, json!({"items": [], "next": null}));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! `/metrics`: OpenMetrics text, and what it counts.
 
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::verification::{offices, register, workflow};
 use oracled_tests::{GOOD, World, get, post, submission};
 use serde_json::json;

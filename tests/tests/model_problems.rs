@@ -1,6 +1,6 @@
 //! What a caller is told when the model cannot be had, and what is left behind: nothing.
 
-use oracled::client::Answer;
+use oracled_api::base::client::Answer;
 use oracled_domain::Tier;
 use oracled_tests::load::field;
 use oracled_tests::making::{

@@ -2,7 +2,7 @@
 //! answers agree. Run by `just real-model`.
 
 use hyper::Method;
-use oracled::client::{Answer, Client, ClientError};
+use oracled_api::base::client::{Answer, Client, ClientError};
 use oracled_domain::Tier;
 use oracled_tests::load::field;
 use oracled_tests::making::{asking, cached, lose};
@@ -140,7 +140,7 @@ async fn real_model_is_judged_delivered_lost_and_regenerated_consistently() {
         let answer = ask(&world, Method::POST, &session, Some(&json!({"tier": tier, "query": query}))).await;
         let took = began.elapsed().as_secs_f64();
         let line = agreed(&daemon, &session, &answer).await;
-        println!("{:<9} {took:>6.1}  {line}", tier.as_str());
+        println!("{:<9} {took:>6.1}  {line}", tier.into_str());
         judged += usize::from(matches!(answer.status.as_u16(), 200 | 201 | 422));
         if answer.status.is_success() {
             delivered.push((session, document(&answer)));

@@ -2,8 +2,8 @@
 //! daemon and a model that speak over real sockets.
 
 use jiff::Timestamp;
-use oracled::client::Client;
 use oracled::platform::config::Config;
+use oracled_api::base::client::Client;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
 use oracled_domain::{DivergenceLevel, Label, Query, Tier, build_verdict_prompt};
 use oracled_tests::making::{
@@ -44,7 +44,7 @@ async fn vc_1_lost_verdict_is_regenerated_with_locked_settings() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for tier in Tier::ALL {
         model.next([Label::Green, Label::Green].map(|label| Reply::saying(&saying(tier, label))));
-        let (session, asked) = (tier.as_str(), model.asked());
+        let (session, asked) = (tier.into_str(), model.asked());
         assert_eq!(post(routes, &format!("/v1/verdicts/{session}"), &order(tier)).await.status, 201);
         lose(control, session).await;
         assert_eq!(read(routes, session).await.status, 200);
@@ -134,7 +134,7 @@ async fn vc_3_divergence_entry_is_in_the_log_file_before_the_answer() {
     let routes = &mut daemon.routes().await;
     let originals = Label::ALL.map(Some).into_iter().chain([None]);
     for (original, regen) in originals.flat_map(|original| Label::ALL.map(|regen| (original, regen))) {
-        let word = original.map_or("UNKNOWN", Label::as_str);
+        let word = original.map_or("UNKNOWN", Into::into);
         let session = format!("{word}-{regen}");
         registered(routes, &session, original).await;
         model.next([reply(regen)]);

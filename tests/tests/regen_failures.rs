@@ -2,11 +2,11 @@
 //! becomes of it.
 
 use jiff::Timestamp;
-use oracled_domain::audit::event::Severity;
+use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::verdict::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
 use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
 use oracled_domain::verdict::session::Original;
-use oracled_domain::{Event, Generation, Label, Query, Session, Sha256Hex, Tier};
+use oracled_domain::{Event, EventKind, Generation, Label, Query, Session, Sha256Hex, Tier};
 use oracled_store::{Journal, Options, Record, Write};
 use oracled_tests::load::field;
 use oracled_tests::making::{
@@ -149,15 +149,17 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         original: Some(Original { generation, ..Original::told(Label::Green) }),
         ..Session::new("cs_1".parse().expect("an id"), Tier::Quick, Query::new(QUERY.to_owned()), None)
     };
-    let registered = Event::SessionRegistered {
-        session_id: session.session_id.clone(),
-        tier: session.tier,
-        query_preview: session.query.preview(),
-        original_verdict: oracled_domain::verdict::divergence::OriginalLabel(Some(Label::Green)),
-        has_email: false,
-        owner_uid: None,
-        timestamp: Timestamp::now(),
-    };
+    let registered = Event::new(
+        Timestamp::now(),
+        session.session_id.clone(),
+        EventKind::SessionRegistered {
+            tier: session.tier,
+            query_preview: session.query.preview(),
+            original_verdict: oracled_domain::verdict::divergence::OriginalLabel(Some(Label::Green)),
+            has_email: false,
+            owner_uid: None,
+        },
+    );
     let record =
         Record { events: vec![registered], writes: vec![Write::PutSession(session)], ..Record::default() };
     let committed = journal.commit(&[record]).expect("the disk takes it");
@@ -323,7 +325,7 @@ async fn regen_gap_06_divergence_over_5_percent_is_escalated_in_log_and_status()
     assert_eq!(variance, json!({"regens": 21, "diverged": 2, "rate": rate, "escalated": true}));
     let mut escalation = log(control, "event=infrastructure_variance").await.remove(0);
     escalation.as_object_mut().unwrap().retain(|name, _| name != "seq" && name != "timestamp");
-    let level = json!(Severity::Escalation);
+    let level = json!(EventSeverity::Escalation);
     assert_eq!(
         escalation,
         json!({

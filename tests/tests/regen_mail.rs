@@ -2,10 +2,10 @@
 //! "Customer Notification", VC-5, the failure mode of its mail, and REGEN-GAP-04).
 
 use jiff::{SignedDuration, Timestamp};
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_domain::verdict::divergence::DISCLAIMER;
 use oracled_domain::verdict::mail::Standing;
-use oracled_domain::{Event, Label, Mail, Tier};
+use oracled_domain::{Event, EventKind, Label, Mail, Tier};
 use oracled_store::{Journal, Options, Record, Write};
 use oracled_tests::load::field;
 use oracled_tests::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
@@ -55,7 +55,7 @@ async fn regenerate(
 }
 
 async fn outbox(daemon: &Daemon<'_>) -> Value {
-    at(&get(&mut daemon.control().await, "/v1/outbox").await, "/mails")
+    at(&get(&mut daemon.control().await, "/v1/outbox").await, "/items")
 }
 
 async fn of_event(daemon: &Daemon<'_>, event: &str) -> Vec<Value> {
@@ -120,7 +120,7 @@ async fn vc_5_only_significant_divergence_with_an_address_is_mailed() {
     let daemon = world.serve().await;
     for original in Label::ALL.map(Some).into_iter().chain([None]) {
         for regen in Label::ALL {
-            let word = original.map_or("UNKNOWN", Label::as_str);
+            let word = original.map_or("UNKNOWN", Into::into);
             regenerate(&daemon, &model, &format!("{word}-{regen}"), original, regen).await;
         }
     }
@@ -217,12 +217,11 @@ fn pass_the_minute(world: &World) {
     let (mail, _) = store.mail(&standing.mail_id).expect("the store is read").expect("it is there");
     let next_attempt_at = standing.next_attempt_at.map(|at| at - SignedDuration::from_secs(60));
     let mail = Mail { standing: Standing { next_attempt_at, ..standing }, ..mail };
-    let passed = Event::ControlAction {
-        action: "pass".into(),
-        detail: "a minute".into(),
-        peer: None,
-        timestamp: Timestamp::now(),
-    };
+    let passed = Event::new(
+        Timestamp::now(),
+        None,
+        EventKind::ControlAction { action: "pass".into(), detail: "a minute".into(), peer: None },
+    );
     let writes = vec![Write::PutMail(Arc::new(mail))];
     let record = Record { events: vec![passed], writes, ..Record::default() };
     let committed = journal.commit(&[record]).expect("the disk takes it");
@@ -279,7 +278,7 @@ async fn regen_gap_04_notice_that_fails_twice_is_dead_until_requeued() {
     assert_eq!((&failed["attempt"], &failed["next_attempt_at"]), (&json!(2), &Value::Null));
     let dead = world.ctl(&["outbox", "--dead", "--json"]).stdout;
     let dead: Value = serde_json::from_slice(&dead).unwrap();
-    assert_eq!(dead["mails"][0]["mail_id"], failed["mail_id"]);
+    assert_eq!(dead["items"][0]["mail_id"], failed["mail_id"]);
     sleep(Duration::from_millis(1500)).await;
     assert_eq!(mailbox.asked(), 2, "it is left alone");
 

@@ -3,13 +3,14 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_domain::Sha256Hex;
 use oracled_domain::rules::{Candidate, Check, FactSet, RuleId, Settings, evaluate};
 use oracled_tests::making::sample;
 use oracled_tests::wire::{self, Wire};
 use oracled_tests::{Daemon, World, at, document, get, log, post, problem, whole_log};
 use serde_json::{Value, json};
+use strum::VariantNames;
 
 const EVALUATE: &str = "/v1/rules/evaluate";
 
@@ -316,10 +317,10 @@ async fn registry_lists_every_rule_with_its_digest_and_profile() {
         let canonical = serde_json_canonicalizer::to_vec(&definition).unwrap();
         assert_eq!(digest, Some(json!(Sha256Hex::of(&canonical))), "{definition}");
         let id = definition["id"].as_str().unwrap().to_owned();
-        assert_eq!(in_profile, Some(json!(RuleId::PUBLISHED.iter().any(|rule| rule.as_str() == id))));
+        assert_eq!(in_profile, Some(json!(RuleId::PUBLISHED.iter().any(|rule| rule.into_str() == id))));
         ids.push(id);
     }
-    assert_eq!(ids, RuleId::ALL.map(RuleId::as_str));
+    assert_eq!(ids, RuleId::VARIANTS);
 }
 
 #[tokio::test]

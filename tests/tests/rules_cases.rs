@@ -63,7 +63,7 @@ fn every_case_comes_out_as_it_was_worked_out_by_hand() {
         .filter_map(|case| {
             let evaluation = case.evaluated();
             let failed = evaluation.rules.iter().filter(|rule| rule.verdict == Verdict::Fail);
-            let failed: Vec<&str> = failed.map(|rule| rule.rule.as_str()).collect();
+            let failed: Vec<&str> = failed.map(|rule| rule.rule.into_str()).collect();
             let is_as_wanted = evaluation.verdict == case.verdict && failed == case.failed;
             let (id, wanted) = (&case.id, (case.verdict, &case.failed));
             (!is_as_wanted).then(|| format!("{id}: {:?} instead of {wanted:?}", (evaluation.verdict, failed)))

@@ -2,7 +2,7 @@
 //! in, made, and made anew.
 
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_domain::{Label, Tier};
 use oracled_tests::load::field;
 use oracled_tests::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
@@ -60,7 +60,7 @@ async fn supported_verdict_is_delivered_and_the_log_has_both_gates() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for tier in Tier::ALL {
-        let session = tier.as_str();
+        let session = tier.into_str();
         let body = json!({"tier": tier, "query": QUERY, "raw": saying(tier, Label::Amber), "facts": FACTS});
         let delivered = hand_in(routes, session, &body).await;
         assert_eq!(delivered.status, 201, "{}", document(&delivered));

@@ -212,7 +212,7 @@ async fn removal_of_a_session_drops_its_queued_mail() {
         assert_eq!(post(&mut daemon.routes().await, &path, &body).await.status, 201);
     }
     eventually("it is removed", async || world.ctl(&["session", "remove", "cs_1"]).status.success()).await;
-    let mails = document(&get(&mut daemon.control().await, "/v1/outbox").await)["mails"].clone();
+    let mails = document(&get(&mut daemon.control().await, "/v1/outbox").await)["items"].clone();
     let sessions: Vec<_> = mails.as_array().expect("a list").iter().map(|mail| &mail["session_id"]).collect();
     assert_eq!(sessions, ["cs_2"]);
     // both entries are in one commit, with the same timestamp

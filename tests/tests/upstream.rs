@@ -7,7 +7,9 @@ use oracled_actors::upstream::{
 };
 use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings, Usage};
 use oracled_domain::verdict::interaction::{Interaction, Status};
-use oracled_domain::{GatePath, Prompt, Query, Sha256Hex, Tier, build_verdict_prompt};
+use oracled_domain::{
+    Event, EventKind, GatePath, Prompt, Query, SessionId, Sha256Hex, Tier, build_verdict_prompt,
+};
 use oracled_tests::GOOD;
 use oracled_tests::model::{ModelServer, Reply, gemini_answer, openai_answer};
 use serde_json::{Value, json};
@@ -55,8 +57,19 @@ async fn call(model: Arc<dyn Model>) -> Called {
     call_within(model, CallPolicy::default()).await
 }
 
+fn interactions(attempts: &[Event]) -> Vec<&Interaction> {
+    let interaction = |event| match event {
+        &Event { kind: EventKind::OracleInteraction(ref interaction), .. } => Some(interaction),
+        _ => None,
+    };
+    attempts.iter().filter_map(interaction).collect()
+}
+
 fn codes(called: &Called) -> Vec<&str> {
-    called.interactions.iter().filter_map(|attempt| attempt.error_code.as_deref()).collect()
+    interactions(&called.interactions)
+        .into_iter()
+        .filter_map(|attempt| attempt.error_code.as_deref())
+        .collect()
 }
 
 /// The wait that a call hands back which found the model unavailable.
@@ -132,7 +145,8 @@ async fn a_fault_that_passes_is_not_seen_by_the_caller() {
         let called = call(both(&server)[wire].clone()).await;
         assert_eq!(called.outcome.expect("the third is an answer").text, GOOD);
         assert_eq!((called.health, server.asked()), (Health::Answered, 3));
-        let statuses: Vec<_> = called.interactions.iter().map(|attempt| attempt.status).collect();
+        let statuses: Vec<_> =
+            interactions(&called.interactions).iter().map(|attempt| attempt.status).collect();
         assert_eq!(statuses, [Status::Error, Status::Error, Status::Success]);
     }
 }
@@ -187,7 +201,7 @@ async fn an_attempt_that_is_not_answered_in_time_is_given_up_and_made_again() {
     server.next([Reply::silence(), Reply::saying(GOOD).after(Duration::from_millis(150))]);
     let called = call_within(gemini_at(&server.url()), policy).await;
     assert!(called.outcome.is_ok(), "{:?}", called.outcome);
-    let [silent, slow] = &called.interactions[..] else { panic!("two attempts") };
+    let [silent, slow] = interactions(&called.interactions)[..] else { panic!("two attempts") };
     assert_eq!((silent.status, silent.error_code.as_deref()), (Status::Timeout, Some("timeout")));
     assert_eq!((silent.response_timestamp, silent.response_hash.as_ref()), (None, None));
     assert!((500..5000).contains(&silent.latency_ms), "{}", silent.latency_ms);
@@ -294,7 +308,7 @@ async fn answer_that_is_no_verdict_is_refused_and_not_retried() {
         assert_eq!((codes(&called), server.asked()), (vec![code], 1), "{answer}");
         assert_eq!(called.health, Health::Answered, "it answers, whatever it says");
         let body = Sha256Hex::of(answer.to_string().as_bytes());
-        assert_eq!(called.interactions[0].response_hash, Some(body));
+        assert_eq!(interactions(&called.interactions)[0].response_hash, Some(body));
     }
 }
 
@@ -373,8 +387,8 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
 
         let usage = Usage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
         let at = clock().now();
-        let [logged] = <[Interaction; 1]>::try_from(called.interactions).expect("one attempt");
-        let expected = Interaction {
+        let [logged] = <[Event; 1]>::try_from(called.interactions).expect("one attempt");
+        let expected = EventKind::OracleInteraction(Interaction {
             execution_id: "regen:cs_1:1795168800000000".into(),
             oracle_id: ["gemini", "openai"][wire].into(),
             oracle_version: version.into(),
@@ -386,7 +400,6 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
             response_hash: Some(response_hash),
             cache_hit: false,
             stale_data_used: false,
-            session_id: "cs_1".parse().expect("an id"),
             path: GatePath::Regen,
             attempt: 1,
             soft_timeout_exceeded: false,
@@ -394,9 +407,9 @@ async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
             generation: settings(),
             finish_reason: Some(reason.into()),
             usage: Some(usage),
-            timestamp: at,
-        };
-        assert_eq!(logged, expected);
+        });
+        let session_id: SessionId = "cs_1".parse().expect("an id");
+        assert_eq!(logged, Event::new(at, session_id, expected));
     }
 }
 
@@ -405,11 +418,15 @@ async fn attempts_of_one_call_are_numbered_and_share_its_id() {
     let server = ModelServer::start().await;
     server.next([Reply::error(503, "not now"), Reply::error(500, "not now")]);
     let called = call(openai_at(&server.openai_url())).await;
-    let attempts: Vec<_> =
-        called.interactions.iter().map(|logged| (logged.attempt, logged.oracle_version.as_str())).collect();
+    let attempts: Vec<_> = interactions(&called.interactions)
+        .iter()
+        .map(|logged| (logged.attempt, logged.oracle_version.as_str()))
+        .collect();
     assert_eq!(attempts, [(1, LOCKED_MODEL), (2, LOCKED_MODEL), (3, "gpt-made-up-001")]);
-    let first = &called.interactions[0];
-    assert!(called.interactions.iter().all(|logged| logged.execution_id == first.execution_id));
+    let first = interactions(&called.interactions)[0];
+    assert!(
+        interactions(&called.interactions).iter().all(|logged| logged.execution_id == first.execution_id)
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The gate: invisible text, delivered members, and how long a refusal by the rules stays in force.
 
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_domain::{Label, Tier};
 use oracled_tests::load::field;
 use oracled_tests::making::{QUERY, lose, order, put, read, saying, told_of};

@@ -1,6 +1,6 @@
 //! How administrators register what verification works by.
 
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::ground::{approve, example, open_pipeline, put, register};
 use oracled_tests::{World, at, document, get, log, post, problem};
 use serde_json::{Value, json};

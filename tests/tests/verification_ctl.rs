@@ -41,7 +41,7 @@ fn has(said: &str, lines: &[&str]) {
 /// The review that is open, by its id.
 async fn open_review(daemon: &oracled_tests::Daemon<'_>) -> String {
     let listed = get(&mut daemon.control().await, "/v1/reviews").await;
-    at(&listed, "/reviews/0/review_id").as_str().expect("one is open").to_owned()
+    at(&listed, "/items/0/review_id").as_str().expect("one is open").to_owned()
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn reviews_are_told_of_as_they_are_opened() {
     let told: Value = serde_json::from_str(&line_of.expect("one was told of")).expect("it is JSON");
     assert_eq!(ctl(&world, &["review", "list", "-n", "1"], 0).matches(" census ").count(), 1, "the newest");
     let listed = document(&get(&mut daemon.control().await, "/v1/reviews").await);
-    let listed = listed["reviews"].as_array().expect("a list");
+    let listed = listed["items"].as_array().expect("a list");
     assert!(listed.contains(&told), "{told}");
     assert_ne!(told["where"]["year"], "1960", "what was there before is not new");
 }

@@ -2,7 +2,7 @@
 //! under each strategy.
 
 use bytes::Bytes;
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_domain::base::decimal::Decimal;
 use oracled_tests::ground::{
     answers, approve, begun, ended, example, ingest, open_pipeline, put, register_all, register_gated,

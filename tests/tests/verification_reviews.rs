@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_domain::verification::{Envelope, Inputs, decide};
-use oracled_domain::{Event, Sha256Hex};
+use oracled_domain::{Event, EventKind, Sha256Hex};
 use oracled_store::Record;
 use oracled_tests::ground::stopped;
 use oracled_tests::verification::{offices, register, several_years, workflow};
@@ -42,13 +42,13 @@ async fn review_is_listed_with_all_answers_and_its_resolution_stands() {
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    assert_eq!(document(&get(control, "/v1/reviews").await), json!({"reviews": [], "next": null}));
+    assert_eq!(document(&get(control, "/v1/reviews").await), json!({"items": [], "next": null}));
     let disputed = verified(routes, "census").await;
     let id = disputed["review_id"].as_str().expect("a person decides");
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
     let listed = document(&get(control, "/v1/reviews").await);
     assert_eq!(listed["next"], json!(null));
-    let [listed] = &listed["reviews"].as_array().expect("a list")[..] else { panic!("{listed}") };
+    let [listed] = &listed["items"].as_array().expect("a list")[..] else { panic!("{listed}") };
     assert_eq!(
         (&listed["review_id"], &listed["where"], &listed["axes"]),
         (&json!(id), &json!({"area": "ABW", "year": "1960"}), &json!({"population": ["require_human"]}))
@@ -68,13 +68,10 @@ async fn review_is_listed_with_all_answers_and_its_resolution_stands() {
     let by = nix::unistd::geteuid().as_raw().to_string();
     assert_eq!(at(&resolved, "/resolved/verifier_id"), by);
     assert_eq!(document(&get(control, &path).await), document(&resolved));
-    assert_eq!(document(&get(control, "/v1/reviews").await)["reviews"], json!([]));
+    assert_eq!(document(&get(control, "/v1/reviews").await)["items"], json!([]));
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 0);
     let all = document(&get(control, "/v1/reviews?open=false").await);
-    assert_eq!(
-        (&all["reviews"][0]["resolved_by"], &all["reviews"][0]["review_id"]),
-        (&json!(by), &json!(id))
-    );
+    assert_eq!((&all["items"][0]["resolved_by"], &all["items"][0]["review_id"]), (&json!(by), &json!(id)));
     let told = problem(&post(control, &resolve, &resolution("54301")).await, 409, "review_resolved");
     assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(&by)), "{told}");
 
@@ -111,7 +108,7 @@ async fn what_was_decided_is_taken_back_and_the_next_question_is_decided_anew() 
     let told = problem(&post(control, &revoke, &reason).await, 409, "review_not_in_force");
     assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("was revoked by uid ")), "{told}");
     let listed = document(&get(control, "/v1/reviews?open=false").await);
-    assert_eq!(listed["reviews"][0]["revoked_at"], document(&revoked)["revoked"]["revoked_at"]);
+    assert_eq!(listed["items"][0]["revoked_at"], document(&revoked)["revoked"]["revoked_at"]);
     let entry = &log(control, "event=review_revoked").await[0];
     assert_eq!((&entry["reason"], &entry["locks"][0]["value"]), (&json!("misread"), &json!("54300")));
 
@@ -143,10 +140,10 @@ async fn what_need_not_be_decided_is_dismissed_and_waits_for_nobody_any_more() {
     );
     assert!(document(&dismissed).get("resolved").is_none(), "{}", document(&dismissed));
     assert_eq!(document(&get(control, &path).await), document(&dismissed));
-    assert_eq!(document(&get(control, "/v1/reviews").await)["reviews"], json!([]));
+    assert_eq!(document(&get(control, "/v1/reviews").await)["items"], json!([]));
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 0);
     let all = document(&get(control, "/v1/reviews?open=false").await);
-    let [listed] = &all["reviews"].as_array().expect("a list")[..] else { panic!("{all}") };
+    let [listed] = &all["items"].as_array().expect("a list")[..] else { panic!("{all}") };
     assert_eq!(
         (&listed["dismissed_by"], &listed["dismissed_at"]),
         (&json!(by), &document(&dismissed)["dismissed"]["dismissed_at"])
@@ -241,16 +238,16 @@ async fn reviews_are_listed_page_by_page_the_newest_first_and_by_workflow() {
         loop {
             let page = document(&get(control, &format!("/v1/reviews?{question}{before}")).await);
             listed.extend(
-                page["reviews"].as_array().expect("a list").iter().map(|review| review["review_id"].clone()),
+                page["items"].as_array().expect("a list").iter().map(|review| review["review_id"].clone()),
             );
             let Some(next) = page["next"].as_str() else { break };
-            before = format!("&before={next}");
+            before = format!("&after={next}");
         }
         assert_eq!(listed, wanted, "{question}");
     }
     assert_eq!(
         document(&get(control, "/v1/reviews?workflow=no-such").await),
-        json!({"reviews": [], "next": null})
+        json!({"items": [], "next": null})
     );
 }
 
@@ -295,8 +292,13 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
     other.inputs.execution_id.clone_from(&other.execution_id);
     (other.envelope, other.envelope_sha256) = in_other_words(&other.inputs);
     for entry in [forged, other] {
-        let committed =
-            journal.commit(&[Record::from(Event::VerificationDecided(entry))]).expect("it is taken");
+        let committed = journal
+            .commit(&[Record::from(Event::new(
+                entry.envelope.decided_at,
+                None,
+                EventKind::VerificationDecided(entry),
+            ))])
+            .expect("it is taken");
         assert!(committed.iter().all(Result::is_ok), "{committed:?}");
     }
     drop((journal, store));

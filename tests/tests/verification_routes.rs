@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use oracled::client::{Answer, Client};
+use oracled_api::base::client::{Answer, Client};
 use oracled_tests::ground;
 use oracled_tests::verification::{offices, register, workflow};
 use oracled_tests::{World, at, document, eventually, get, log, post, problem};

@@ -44,7 +44,7 @@ impl Fallback {
     /// Writes those events of `record` that have happened although they were not committed, and returns their number.
     pub(crate) fn write(&self, record: &Record, cause: &str) -> u64 {
         let mut entries = 0;
-        for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| event.holds_uncommitted())
+        for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| !event.kind.needs_commit())
         {
             let caller = record.callers.of(index);
             let line =

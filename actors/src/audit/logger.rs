@@ -15,7 +15,7 @@ use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
 };
 use jiff::Timestamp;
-use oracled_domain::Event;
+use oracled_domain::{Event, EventKind};
 use oracled_store::{Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
 use serde::Serialize;
 use std::mem;
@@ -209,7 +209,8 @@ impl Logger {
         let Some(journal) = &mut self.journal else { return };
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
         let timestamp = self.clock.now();
-        let recovered = Event::StorageRecovered { cause, failed_at, fallback_entries, timestamp };
+        let recovered =
+            Event::new(timestamp, None, EventKind::StorageRecovered { cause, failed_at, fallback_entries });
         match journal.commit(&[Record::from(recovered)]) {
             Ok(_) => drop(self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed)),
             Err(error) => self.failed(&error),
@@ -222,7 +223,8 @@ impl Logger {
         let cause = journal.failure().unwrap_or_default().to_owned();
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
         let timestamp = self.clock.now();
-        let recovered = Event::StorageRecovered { cause, failed_at, fallback_entries, timestamp };
+        let recovered =
+            Event::new(timestamp, None, EventKind::StorageRecovered { cause, failed_at, fallback_entries });
         let tried = journal.recover().and_then(|()| journal.commit(&[Record::from(recovered)]));
         match tried {
             Ok(_) => {

@@ -19,10 +19,11 @@ mod upkeep;
 
 pub use archiving::{ARCHIVING, Archiving, NotArchived};
 pub use error::IngestionError;
-pub use progress::{Phase, RunProgress};
+use oracled_domain::ground::check::PruneOutcome;
+use oracled_domain::ground::check::RebuildOutcome;
+use oracled_domain::ground::check::VerifiedSource;
+use oracled_domain::ground::run::RunProgress;
 pub use pulling::PullOutcome;
-pub use rebuild::RebuildOutcome;
-pub use upkeep::{PruneOutcome, VerifiedRun, VerifiedSource};
 
 use crate::audit::logger::Log;
 use crate::ground::pull::Puller;
@@ -34,11 +35,11 @@ use flights::Flights;
 use jiff::Timestamp;
 use oracled_domain::Peer;
 use oracled_domain::Sha256Hex;
+use oracled_domain::ground::check::CheckProgress;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::Run;
 use oracled_store::Store;
 use oracled_store::ground::archive::Archived;
-use oracled_store::ground::verify::CheckProgress;
 use pulling::{Pulls, Wanted};
 use std::fmt;
 use std::sync::Arc;

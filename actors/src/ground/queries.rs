@@ -16,7 +16,7 @@ pub use entry::OpenEntry;
 pub use feed::{BadPlace, Changed, ChangesPage, Place};
 pub use freshness::Stale;
 pub(crate) use heard::{Asked, Heard};
-pub use record::{RecordAnswer, RecordError, RecordStanding};
+pub use record::RecordError;
 pub use scan::{Processors, StillWaiting};
 
 use crate::audit::logger::{CommitError, Log};

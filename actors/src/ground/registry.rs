@@ -1,7 +1,7 @@
 //! The registry: ontologies, sources, pipelines, adapters and workflows, each change of which is one commit with its entry.
 //!
-//! Whether a change can be is `domain`'s to decide. The actor reads what there is, asks, and commits on the condition that
-//! nothing has changed meanwhile; else it reads and asks again.
+//! `domain` decides whether a change is valid. The registry reads the rows, decides, and commits on the condition that the rows
+//! have not changed meanwhile; otherwise it reads and decides again.
 
 mod adapters;
 mod confirm;
@@ -9,20 +9,16 @@ mod documents;
 mod sources;
 mod workflows;
 
-pub use adapters::RegisterAdapter;
-pub use confirm::Confirm;
 pub(crate) use confirm::Confirmation;
-pub use documents::{RegisterOntology, RegisterPipeline, Registered};
-pub use sources::{Invalidate, RegisterSource, Review, ReviewSource, SetFreshness};
-pub use workflows::{RegisterWorkflow, check_workflow};
+pub use sources::{Invalidation, Review};
+pub use workflows::check_workflow;
 
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::ground::pull::Puller;
 use crate::platform::clock::Clock;
 use crate::platform::metrics::Metrics;
 use crate::upstream::oracle::LiveOracle;
-use actix::{Actor, Context, Supervised};
-use oracled_domain::Sha256Hex;
 use oracled_domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use oracled_domain::ground::normalize::{BadDefinition, Normalizer};
@@ -31,12 +27,10 @@ use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::source::{BadSource, Registration, SourceRegistryEntry};
 use oracled_domain::verification::adapter::BadAdapter;
 use oracled_domain::verification::workflow::BadWorkflow;
+use oracled_domain::{Peer, Sha256Hex};
 use oracled_store::ground::state::SourceState;
-use oracled_store::{Expect, Record, Store, StoreError};
+use oracled_store::{Expect, Store, StoreError};
 use std::sync::Arc;
-
-/// What is changed by somebody else while it is decided about is read anew so many times.
-const ATTEMPTS: usize = 8;
 
 /// Why nothing was registered or changed.
 #[derive(Debug, thiserror::Error)]
@@ -126,13 +120,13 @@ pub enum RegistryError {
     Commit(#[from] CommitError),
 }
 
-/// The actor.
-#[derive(Debug)]
+/// The registry of documents. A clone shares its state.
+#[derive(Debug, Clone)]
 pub struct Registry {
     desk: Desk,
-    /// Whoever will pull what is registered.
+    /// Checks that a pipeline can be pulled.
     puller: Arc<Puller>,
-    /// Whoever will ask the live sources that are registered.
+    /// Checks that an adapter can be called.
     live: Arc<dyn LiveOracle>,
     metrics: Metrics,
 }
@@ -145,12 +139,28 @@ pub(crate) struct Desk {
     pub(crate) clock: Clock,
 }
 
-/// What a decision comes to.
-pub(crate) enum Decided<T> {
-    /// It is so already.
-    Already(T),
-    /// This is to be committed.
-    Change(T, Record),
+/// A document that the registry keeps.
+pub trait Registrable: Sync {
+    /// The registered document.
+    type Registered: Send;
+
+    /// Decides on the registration over the rows as they are now.
+    ///
+    /// # Errors
+    /// Why the document cannot be registered.
+    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Decided<Self::Registered>, RegistryError>;
+
+    /// Prepares the metrics of a new document.
+    fn announce(_: &Self::Registered, _: &Metrics) {}
+}
+
+/// The result of a registration.
+#[derive(Debug)]
+pub struct Registered<T> {
+    /// The registered document.
+    pub document: T,
+    /// Whether the same document was registered already.
+    pub unchanged: bool,
 }
 
 impl Registry {
@@ -162,36 +172,31 @@ impl Registry {
     ) -> Self {
         Self { desk, puller, live, metrics }
     }
+
+    /// Registers a document, or another version of one.
+    ///
+    /// # Errors
+    /// Why it cannot be registered; or the entry cannot be committed, and then nothing changes.
+    pub async fn register<D: Registrable>(
+        &self,
+        document: &D,
+        peer: Peer,
+    ) -> Result<Registered<D::Registered>, RegistryError> {
+        let decided = self.desk.log.decide_and_commit(|| document.decide(self, peer)).await?;
+        let (document, receipt) = decided;
+        D::announce(&document, &self.metrics);
+        Ok(Registered { document, unchanged: receipt.is_none() })
+    }
 }
 
 impl Desk {
-    /// Decides and commits, as often as what was decided upon has changed meanwhile. Whether there was a change comes with
-    /// what it has come to.
+    /// Decides and commits. Returns the result of the decision, and whether there was a commit.
     pub(crate) async fn change<T>(
         &self,
-        decide: impl FnMut(&Self) -> Result<Decided<T>, RegistryError>,
+        mut decide: impl FnMut(&Self) -> Result<Decided<T>, RegistryError>,
     ) -> Result<(T, bool), RegistryError> {
-        self.change_or(decide).await
-    }
-
-    /// The same for those who have errors of their own.
-    pub(crate) async fn change_or<T, E: From<CommitError>>(
-        &self,
-        mut decide: impl FnMut(&Self) -> Result<Decided<T>, E>,
-    ) -> Result<(T, bool), E> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let (result, record) = match decide(self)? {
-                Decided::Already(result) => return Ok((result, false)),
-                Decided::Change(result, record) => (result, record),
-            };
-            match self.log.commit(record).await {
-                Ok(_) => return Ok((result, true)),
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let (result, receipt) = self.log.decide_and_commit(|| decide(self)).await?;
+        Ok((result, receipt.is_some()))
     }
 
     pub(crate) fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, RegistryError> {
@@ -279,14 +284,6 @@ fn bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisBound<'o>>
 pub(crate) fn as_read(row: oracled_store::RowKey, revision: Option<u64>) -> Vec<Expect> {
     vec![Expect { row, revision }]
 }
-
-impl Actor for Registry {
-    type Context = Context<Self>;
-}
-
-impl Supervised for Registry {}
-
-crate::platform::door::asked_through_a_door!(Registry);
 
 #[cfg(test)]
 mod tests;

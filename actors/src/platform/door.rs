@@ -1,9 +1,10 @@
 //! The way to an actor: bounded, counted, and with an answer in every case.
 
 use crate::platform::caller::{self, Carry};
-use crate::platform::vitals::{ActorReport, Vitals};
+use crate::platform::vitals::Vitals;
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler, Message};
+use oracled_domain::base::actor_report::ActorReport;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, oneshot};
 

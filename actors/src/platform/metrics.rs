@@ -70,7 +70,7 @@ pub struct JudgedAs {
 
 impl JudgedAs {
     pub(crate) const fn new(tier: Tier, path: GatePath, reason: Reason) -> Self {
-        Self { tier: Word(tier.as_str()), path: Word(path.as_str()), reason: Word(reason.as_str()) }
+        Self { tier: Word(tier.into_str()), path: Word(path.into_str()), reason: Word(reason.into_str()) }
     }
 }
 

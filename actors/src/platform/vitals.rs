@@ -2,8 +2,8 @@
 
 use crate::platform::clock::{Clock, monotonic};
 use hdrhistogram::Histogram;
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use oracled_domain::base::actor_report::ActorPanic;
+use oracled_domain::base::actor_report::ActorReport;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,43 +14,13 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Longer latencies than this count as this.
 const LATENCY_MAX_US: u64 = 60_000_000;
 
-/// What a panicking actor said last.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Panic {
-    /// Its words.
-    pub message: String,
-    /// When.
-    pub at: Timestamp,
-}
-
-/// An actor's report, for status, metrics and people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ActorReport {
-    /// The actor's name.
-    pub name: String,
-    /// How often it was restarted after a panic.
-    pub restarts: u64,
-    /// The last panic.
-    pub last_panic: Option<Panic>,
-    /// How many messages it has answered.
-    pub handled: u64,
-    /// How many messages wait for its answer now.
-    pub queue_depth: u64,
-    /// Time from sending a message to its answer in the last one to two minutes, median, in microseconds.
-    pub latency_p50_us: u64,
-    /// The same, 99th percentile.
-    pub latency_p99_us: u64,
-    /// The same, longest.
-    pub latency_max_us: u64,
-}
-
 /// The counters behind a report; shared by everyone who sends to the actor and by its guardian.
 #[derive(Debug)]
 pub(crate) struct Vitals {
     name: &'static str,
     clock: Clock,
     restarts: AtomicU64,
-    last_panic: Mutex<Option<Panic>>,
+    last_panic: Mutex<Option<ActorPanic>>,
     handled: AtomicU64,
     waiting: AtomicU64,
     latencies: Mutex<Latencies>,
@@ -90,7 +60,7 @@ impl Vitals {
 
     pub(crate) fn panicked(&self, message: String) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
-        let panic = Panic { message, at: self.clock.now() };
+        let panic = ActorPanic { message, at: self.clock.now() };
         *self.last_panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
     }
 

@@ -1,13 +1,12 @@
 //! Facts out of registered sources, for a text to be checked against (seeds: `rfc-0002-ground-truth`, "Query Contract", and
 //! `oracle-a-rules`, whose facts they become).
 //!
-//! No actor: whoever asks gathers, and everything that is asked is asked at once. What one of them does not give is an error over
+//! A service: everything that is asked is asked at once. What one of them does not give is an error over
 //! all of it: a text that is checked against fewer facts than were meant may fail for that, or pass what they would contradict.
 
 use crate::ground::queries::{Page, Queries, QueryError};
 use crate::platform::caller::carried;
-use crate::platform::door::Door;
-use crate::verification::{Verification, Verify, VerifyError};
+use crate::verification::{Verification, VerifyError};
 use jiff::Timestamp;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::ground::query::{OracleQuery, QueryRequest};
@@ -67,12 +66,12 @@ pub enum FactsCause {
 #[derive(Debug, Clone)]
 pub struct FactSources {
     queries: Queries,
-    verification: Door<Verification>,
+    verification: Verification,
     store: Store,
 }
 
 impl FactSources {
-    pub(crate) const fn new(queries: Queries, verification: Door<Verification>, store: Store) -> Self {
+    pub(crate) const fn new(queries: Queries, verification: Verification, store: Store) -> Self {
         Self { queries, verification, store }
     }
 
@@ -91,9 +90,15 @@ impl FactSources {
             asked.spawn(carried(async move { (place, gatherer.of(from).await) }));
         }
         let mut given = Vec::with_capacity(entries);
+        // all entries are read to their end: a verification is logged even if another entry fails
+        let mut failed = Ok(());
         while let Some(ended) = asked.join_next().await {
-            given.push(ended.map_err(|error| FactsError::Inside(error.to_string()))?);
+            match ended {
+                Ok(ended) => given.push(ended),
+                Err(error) => failed = Err(FactsError::Inside(error.to_string())),
+            }
         }
+        failed?;
         given.sort_by_key(|(place, _)| *place);
         let told =
             |(place, given): (usize, Result<_, _>)| given.map_err(|cause| FactsError::Entry { place, cause });
@@ -145,8 +150,7 @@ impl FactSources {
 
     /// What the sources of a workflow come to.
     async fn verified(&self, request: VerifyRequest) -> Result<Arc<Envelope>, FactsCause> {
-        let decided = self.verification.ask(Verify { request }).await;
-        Ok(decided.map_err(VerifyError::from)??)
+        Ok(self.verification.verify(&request).await?)
     }
 }
 

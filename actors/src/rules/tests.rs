@@ -19,7 +19,7 @@ fn bench(system: &crate::System) -> Arc<Bench> {
 }
 
 fn verdicts(evaluations: &[Evaluation]) -> Vec<&'static str> {
-    evaluations.iter().map(|evaluation| evaluation.verdict.as_str()).collect()
+    evaluations.iter().map(|evaluation| evaluation.verdict.into_str()).collect()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn evaluations_come_in_order_and_in_one_commit_however_large_each_is() {
             case("Ice burns", &small),
             case("Fact number 10000 holds", &large),
         ];
-        let evaluations = system.rules.ask(Evaluate(cases)).await.expect("it answers").expect("it evaluates");
+        let evaluations = system.rules.evaluate(cases).await.expect("it evaluates");
         assert_eq!(verdicts(&evaluations), ["PASS", "PASS", "FAIL", "FAIL"]);
         assert_eq!(logged(&system.store), ["rules_evaluated"; 4]);
     });
@@ -44,8 +44,7 @@ fn nothing_is_said_of_an_evaluation_that_is_not_in_the_log() {
     with_world(|world| async move {
         world.break_store();
         let facts = ["Ice melts.".to_owned()];
-        let told =
-            world.system.rules.ask(Evaluate(vec![case("Ice melts", &facts)])).await.expect("it answers");
+        let told = world.system.rules.evaluate(vec![case("Ice melts", &facts)]).await;
         assert!(matches!(told, Err(RulesError::Commit(CommitError::Unavailable(_)))), "{told:?}");
         let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
         assert_eq!(lines.len(), 1, "{lines:?}");

@@ -1,14 +1,15 @@
 //! A source out of the gallery, and runs of it, for tests.
 
 use crate::ground::ingestion::{Begin, Begun, Running};
-use crate::ground::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
 use crate::system::System;
 use oracled_domain::Peer;
 use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::gates::Gates;
 use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::run::{Run, RunState};
+use oracled_domain::ground::source::Registration;
 use oracled_store::ground::archive::Archived;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -19,13 +20,14 @@ pub(crate) fn document<T: DeserializeOwned>(text: &str) -> T {
 }
 
 pub(crate) async fn population(system: &System) -> PipelineId {
-    let ontology = document(include_str!("../../../examples/ground-truth/ontologies/population.json"));
-    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
-    let registration =
+    let ontology: Ontology =
+        document(include_str!("../../../examples/ground-truth/ontologies/population.json"));
+    let registered = system.registry.register(&ontology, PEER).await;
+    registered.expect("it is registered");
+    let registration: Registration =
         document(include_str!("../../../examples/ground-truth/sources/world-bank-population.json"));
-    let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let registered = system.registry.register(&registration, PEER).await;
+    registered.expect("it is registered");
     register_pipeline(system, open_pipeline()).await
 }
 
@@ -54,8 +56,8 @@ pub(crate) fn open_gates() -> Gates {
 }
 
 pub(crate) async fn register_pipeline(system: &System, definition: Box<Definition>) -> PipelineId {
-    let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered").document.pipeline_id
+    let registered = system.registry.register(&*definition, PEER).await;
+    registered.expect("it is registered").document.pipeline_id
 }
 
 pub(crate) fn archived(system: &System, payload: &[u8]) -> Archived {

@@ -4,9 +4,10 @@ use super::failure::{Failure, Kind, RETRY_AFTER_MAX};
 use super::{Attempt, Miss, Model, Refusal};
 use crate::platform::clock::{Clock, monotonic};
 use backon::{BackoffBuilder, ExponentialBuilder};
+use jiff::Timestamp;
 use oracled_domain::verdict::generation::Settings;
 use oracled_domain::verdict::interaction::{Interaction, Status};
-use oracled_domain::{GatePath, Prompt, SessionId};
+use oracled_domain::{Event, EventKind, GatePath, Prompt, SessionId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -121,7 +122,7 @@ pub struct Called {
     /// What it brought.
     pub outcome: Result<Answer, ModelError>,
     /// Each attempt, for the log.
-    pub interactions: Vec<Interaction>,
+    pub interactions: Vec<Event>,
     /// Whether any attempt may have reached the model.
     pub reached: bool,
     /// What the last attempt says about the model's health.
@@ -141,7 +142,7 @@ pub struct Caller {
 /// What the attempts of one call have in common.
 #[derive(Debug, Clone, Copy)]
 struct Call<'a> {
-    purpose: &'a Purpose,
+    path: GatePath,
     prompt: &'a Prompt,
     settings: &'a Settings,
     execution_id: &'a str,
@@ -179,27 +180,31 @@ impl Caller {
     ) -> Called {
         let began = monotonic();
         let Purpose { session_id, path } = purpose;
-        let execution_id = format!("{}:{session_id}:{}", path.as_str(), self.clock.now().as_microsecond());
-        let call = Call { purpose, prompt, settings, execution_id: &execution_id };
+        let execution_id = format!("{}:{session_id}:{}", path.into_str(), self.clock.now().as_microsecond());
+        let call = Call { path: *path, prompt, settings, execution_id: &execution_id };
         let mut pauses = pauses(self.policy.max_retries);
         let (mut interactions, mut reached) = (Vec::new(), false);
-        let outcome = loop {
+        let (outcome, latency_ms) = loop {
             let number = u32::try_from(interactions.len() + 1).unwrap_or(u32::MAX);
-            let (outcome, interaction) = self.attempt(call, number, self.left(began)).await;
-            interactions.push(interaction);
+            let (outcome, interaction, ended_at) = self.attempt(call, number, self.left(began)).await;
+            let latency_ms = interaction.latency_ms;
+            let interaction = EventKind::OracleInteraction(interaction);
+            interactions.push(Event::new(ended_at, session_id.clone(), interaction));
             reached |= outcome.as_ref().err().is_none_or(Miss::reached);
-            let Err(Miss::Failed(failure)) = &outcome else { break outcome };
+            let Err(Miss::Failed(failure)) = &outcome else { break (outcome, latency_ms) };
             warn!(oracle_id = self.model.oracle_id(), %session_id, attempt = number, %failure, "model call failed");
             if let Some(wait) = failure.quota_wait() {
                 on_quota_wait(wait).await;
             }
-            let Some(wait) = wait(failure, pauses.next(), self.left(began)) else { break outcome };
+            let Some(wait) = wait(failure, pauses.next(), self.left(began)) else {
+                break (outcome, latency_ms);
+            };
             sleep(wait).await;
             if !may_retry().await {
-                break outcome;
+                break (outcome, latency_ms);
             }
         };
-        Called::new(outcome, interactions, reached)
+        Called::new(outcome, interactions, reached, latency_ms)
     }
 
     /// What is left of the time for all attempts.
@@ -212,8 +217,8 @@ impl Caller {
         call: Call<'_>,
         number: u32,
         left: Duration,
-    ) -> (Result<Answer, Miss>, Interaction) {
-        let Call { purpose, prompt, settings, execution_id } = call;
+    ) -> (Result<Answer, Miss>, Interaction, Timestamp) {
+        let Call { path, prompt, settings, execution_id } = call;
         let (began, request_timestamp) = (monotonic(), self.clock.now());
         let attempt = self.model.attempt(prompt, settings, self.policy.hard_timeout.min(left)).await;
         let (latency, timestamp) = (monotonic().duration_since(began), self.clock.now());
@@ -235,17 +240,15 @@ impl Caller {
             response_hash: heard.as_ref().map(|heard| heard.response_hash.clone()),
             cache_hit: false,
             stale_data_used: false,
-            session_id: purpose.session_id.clone(),
-            path: purpose.path,
+            path,
             attempt: number,
             soft_timeout_exceeded: latency > self.policy.soft_timeout,
             prompt_sha256: prompt.sha256().clone(),
             generation: settings.clone(),
             finish_reason: heard.as_ref().and_then(|heard| heard.finish_reason.clone()),
             usage: heard.as_ref().and_then(|heard| heard.usage),
-            timestamp,
         };
-        (outcome, interaction)
+        (outcome, interaction, timestamp)
     }
 }
 
@@ -265,13 +268,12 @@ fn status(outcome: &Result<Answer, Miss>) -> Status {
 }
 
 impl Called {
-    fn new(outcome: Result<Answer, Miss>, interactions: Vec<Interaction>, reached: bool) -> Self {
+    fn new(outcome: Result<Answer, Miss>, interactions: Vec<Event>, reached: bool, latency_ms: u64) -> Self {
         let health = match &outcome {
             Ok(_) | Err(Miss::Refused(_)) => Health::Answered,
             Err(Miss::Failed(failure)) if failure.blames_upstream() => Health::Failed,
             Err(Miss::Failed(_)) => Health::Neutral,
         };
-        let latency_ms = interactions.last().map_or(0, |last| last.latency_ms);
         Self { outcome: outcome.map_err(ModelError::from), interactions, reached, health, latency_ms }
     }
 }

@@ -10,6 +10,7 @@ mod quota;
 
 pub use error::{PermitError, SteerError, UnknownOracle};
 pub use lease::Lease;
+use oracled_domain::verdict::health::CircuitAction;
 pub use quota::QuotaWait;
 
 use crate::audit::logger::Log;
@@ -23,8 +24,7 @@ use jiff::Timestamp;
 use oracled_domain::verdict::health::{
     self, Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused,
 };
-use oracled_domain::{Event, OracleId, Peer};
-use serde::{Deserialize, Serialize};
+use oracled_domain::{Event, EventKind, OracleId, Peer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -70,18 +70,6 @@ pub struct Watch(pub Oracle);
 #[rtype(result = "Vec<HealthStatus>")]
 pub struct Statuses;
 
-/// What an administrator can do to an oracle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// Open its circuit until it is closed.
-    Open,
-    /// Close its circuit and take it for healthy.
-    Close,
-    /// Probe it now, whatever its circuit says.
-    Probe,
-}
-
 /// Does it. The entry is durable before it takes effect; where it changes nothing there is none.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Steered, SteerError>")]
@@ -89,7 +77,7 @@ pub struct Steer {
     /// To which oracle.
     pub oracle_id: OracleId,
     /// What.
-    pub action: Action,
+    pub action: CircuitAction,
     /// By order of whom.
     pub peer: Peer,
 }
@@ -117,7 +105,7 @@ struct Report {
 #[rtype(result = "Result<HealthStatus, UnknownOracle>")]
 struct Settle {
     oracle_id: OracleId,
-    action: Action,
+    action: CircuitAction,
 }
 
 #[derive(Debug)]
@@ -178,12 +166,12 @@ impl OracleHealth {
         let Steer { oracle_id, action, peer } = steer;
         let mut foreseen = self.at(oracle_id, now)?.health.clone();
         let change = match action {
-            Action::Open => foreseen.open(now),
-            Action::Close => foreseen.close(),
-            Action::Probe => {
+            CircuitAction::Open => foreseen.open(now),
+            CircuitAction::Close => foreseen.close(),
+            CircuitAction::Probe => {
                 let (action, detail) = ("probe_oracle".to_owned(), oracle_id.to_string());
                 let peer = Some(*peer);
-                return Ok(Some(Event::ControlAction { action, detail, peer, timestamp: now }));
+                return Ok(Some(Event::new(now, None, EventKind::ControlAction { action, detail, peer })));
             }
         };
         Ok(change.map(|change| entry(oracle_id.clone(), change, Some(*peer), now)))
@@ -210,13 +198,17 @@ type Probing = (Arc<dyn Probe>, Lease, OwnedSemaphorePermit);
 
 fn entry(oracle_id: OracleId, change: Change, peer: Option<Peer>, timestamp: Timestamp) -> Event {
     let Change { from, to, cause, consecutive_failures } = change;
-    Event::OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer, timestamp }
+    Event::new(
+        timestamp,
+        None,
+        EventKind::OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer },
+    )
 }
 
 /// Has a change that has happened written down; nothing waits for that.
 fn tell(log: &Log, oracle_id: &OracleId, change: Option<Change>, now: Timestamp) {
     let Some(change) = change else { return };
-    let (from, to) = (change.from.as_str(), change.to.as_str());
+    let (from, to) = (change.from.into_str(), change.to.into_str());
     tracing::warn!(%oracle_id, from, to, cause = change.cause, "the health of an oracle has changed");
     let (log, entry) = (log.clone(), entry(oracle_id.clone(), change, None, now));
     // tasks are polled in the order they were spawned, and ask the logger at once: entries keep their order
@@ -306,7 +298,7 @@ impl Handler<Steer> for OracleHealth {
 
     fn handle(&mut self, message: Steer, ctx: &mut Context<Self>) -> Self::Result {
         let (now, me, log) = (self.clock.now(), ctx.address(), self.log.clone());
-        let probe = (message.action == Action::Probe)
+        let probe = (message.action == CircuitAction::Probe)
             .then(|| self.probe_now(&message.oracle_id, now, me.clone()))
             .transpose();
         let ordered = self.ordered(&message, now);
@@ -335,13 +327,13 @@ impl Handler<Settle> for OracleHealth {
         let health = &mut self.at(&oracle_id, now)?.health;
         // the entry is written already
         let change = match action {
-            Action::Open => health.open(now),
-            Action::Close => health.close(),
-            Action::Probe => None,
+            CircuitAction::Open => health.open(now),
+            CircuitAction::Close => health.close(),
+            CircuitAction::Probe => None,
         };
         let status = health.status();
         if let Some(Change { to, .. }) = change {
-            tracing::warn!(%oracle_id, to = to.as_str(), "an administrator has steered an oracle");
+            tracing::warn!(%oracle_id, to = to.into_str(), "an administrator has steered an oracle");
         }
         Ok(status)
     }

@@ -10,20 +10,21 @@ mod register;
 mod session_record;
 mod steer;
 
-pub use admit::{Admission, Admit, Made};
+pub use admit::Admit;
 pub use find::{Find, Known};
 pub use refuse::Refuse;
 pub use register::{Register, Registered};
 pub use steer::{Correct, Corrected, Remove};
 
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::clock::Clock;
 use crate::platform::door::Door;
 use crate::platform::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
 use crate::verdict::notifier::Notifier;
+use crate::verdict::submission::Cached;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
-use bytes::Bytes;
-use oracled_domain::{Delivery, Event, Peer, SessionId};
+use oracled_domain::{Event, EventKind, Peer, SessionId};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
@@ -33,22 +34,6 @@ use std::sync::Arc;
 const ENTRY_BYTES: u64 = 256;
 /// The size by which the number of entries that fit is guessed.
 const TYPICAL_BYTES: u64 = 2048;
-/// A decision whose rows keep changing is taken anew so many times.
-const ATTEMPTS: usize = 8;
-
-/// A delivered verdict, as the document that answers for it.
-#[derive(Debug)]
-pub struct Cached {
-    /// Its JSON.
-    pub body: Bytes,
-}
-
-impl From<Delivery> for Cached {
-    fn from(delivery: Delivery) -> Self {
-        let body = serde_json::to_vec(&delivery).expect("a delivery is plain data with string keys");
-        Self { body: body.into() }
-    }
-}
 
 /// Why the cache did not do what it was told.
 #[derive(Debug, thiserror::Error)]
@@ -144,30 +129,21 @@ fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<Cached>, ByBytes> {
 
 async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<bool, CacheError> {
     let Purge { session_id, peer } = purge;
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
+    let purged = log.decide_and_commit(|| {
         let Some((verdict_sha256, revision)) = store.verdict_for_removal(&session_id)? else {
-            return Ok(false);
+            return Ok(Decided::Already(false));
         };
-        let purged = Event::VerdictPurged {
-            session_id: session_id.clone(),
-            verdict_sha256,
-            peer,
-            timestamp: clock.now(),
-        };
+        let purged =
+            Event::new(clock.now(), session_id.clone(), EventKind::VerdictPurged { verdict_sha256, peer });
         let record = Record {
             expect: vec![Expect { row: RowKey::Verdict(session_id.clone()), revision: Some(revision) }],
             events: vec![purged],
             writes: vec![Write::RemoveVerdict(session_id.clone())],
             ..Record::default()
         };
-        match log.commit(record).await {
-            Ok(_) => return Ok(true),
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+        Ok::<_, CacheError>(Decided::Change(true, record))
+    });
+    Ok(purged.await?.0)
 }
 
 /// Has the cache let go of what it holds in memory for a session, behind a change of the store: a read since the change

@@ -5,16 +5,15 @@ use crate::platform::clock::Clock;
 use crate::platform::door::{Door, NoAnswer};
 use crate::platform::guardian::panic_message;
 use crate::platform::metrics::{JudgedAs, Metrics};
-use crate::rules::{Examine, Rules, RulesError};
-use crate::verdict::cache::{Admission, Admit, Cache, CacheError, Cached, Made, Refuse};
+use crate::rules::{Rules, RulesError};
+use crate::verdict::cache::{Admit, Cache, CacheError, Refuse};
+use crate::verdict::submission::{Made, Submission, SubmissionOutcome};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use oracled_domain::audit::event::{RulesEntry, Severity};
-use oracled_domain::rules::{Check, Evaluation};
+use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity, RulesEntry};
+use oracled_domain::rules::Check;
 use oracled_domain::verdict::rules_gate::Examination;
-use oracled_domain::verdict::session::{Email, Mismatch};
 use oracled_domain::{
-    Approved, Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier,
-    UnexpectedFields,
+    Approved, Event, EventKind, GatePath, Judgement, Payload, SessionId, Tier, UnexpectedFields,
 };
 use oracled_store::Record;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,44 +21,8 @@ use std::sync::Arc;
 
 /// Judges a verdict and, on every path but `check`, delivers it if it passes.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Outcome, GateError>")]
-pub struct Judge {
-    /// Whose verdict.
-    pub session_id: SessionId,
-    /// For which tier.
-    pub tier: Tier,
-    /// About what.
-    pub query: Query,
-    /// What the model said.
-    pub payload: Payload,
-    /// Where the verdict will be mailed to.
-    pub customer_email: Option<Email>,
-    /// On which path it came.
-    pub path: GatePath,
-    /// How it was made, if oracled had it made.
-    pub made: Option<Made>,
-    /// What the rules are to check it against, behind the crosscheck; valid.
-    pub check: Option<Arc<Check>>,
-}
-
-/// What became of a verdict. Its log entry is durable in every case.
-#[derive(Debug)]
-pub enum Outcome {
-    /// It was only judged.
-    Checked(Decision),
-    /// It was refused, and nothing of it was kept.
-    Rejected(Decision),
-    /// It passed the crosscheck and not the rules, and nothing of it was kept.
-    RefusedByRules(Box<Evaluation>),
-    /// It passed and was delivered.
-    Delivered(Arc<Cached>),
-    /// It passed and was delivered in place of one that was lost, and held against the first.
-    Regenerated(Arc<Cached>, DivergenceCheck),
-    /// It passed, but its session has a verdict already, which stands.
-    Replayed(Arc<Cached>),
-    /// It passed, but its session is of another tier or query.
-    Mismatch(Mismatch),
-}
+#[rtype(result = "Result<SubmissionOutcome, GateError>")]
+pub struct Judge(pub Submission);
 
 /// Why there is no outcome. Nothing was delivered.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +39,7 @@ pub enum GateError {
     /// The rules could not be applied.
     #[error(transparent)]
     Rules(#[from] RulesError),
-    /// The cache, or the rules, did not answer.
+    /// The cache did not answer.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
 }
@@ -90,7 +53,7 @@ pub struct Crosscheck {
     judge: JudgeFn,
     unexpected_fields: UnexpectedFields,
     cache: Door<Cache>,
-    rules: Door<Rules>,
+    rules: Rules,
     log: Log,
     clock: Clock,
     metrics: Metrics,
@@ -99,7 +62,7 @@ pub struct Crosscheck {
 impl Crosscheck {
     pub(crate) fn new(
         unexpected_fields: UnexpectedFields,
-        (cache, rules): (Door<Cache>, Door<Rules>),
+        (cache, rules): (Door<Cache>, Rules),
         log: Log,
         clock: Clock,
         metrics: Metrics,
@@ -111,7 +74,7 @@ impl Crosscheck {
 /// What follows a judgement.
 struct Delivery {
     cache: Door<Cache>,
-    rules: Door<Rules>,
+    rules: Rules,
     log: Log,
     clock: Clock,
 }
@@ -121,53 +84,53 @@ impl Delivery {
         self,
         judgement: Judgement,
         judged: Event,
-        message: Judge,
-    ) -> Result<Outcome, GateError> {
-        let Judge { session_id, query, customer_email, path, made, check, .. } = message;
-        let approved = match (path, judgement.outcome) {
+        submission: Submission,
+    ) -> Result<SubmissionOutcome, GateError> {
+        let Submission { session_id, path, made, check, .. } = &submission;
+        let approved = match (*path, judgement.outcome) {
             (GatePath::Check, _) => {
                 self.log.commit(judged.into()).await?;
-                return Ok(Outcome::Checked(judgement.decision));
+                return Ok(SubmissionOutcome::Checked(judgement.decision));
             }
             (_, Err(_)) => {
                 self.log.commit(Made::record(made.as_ref(), [judged])).await?;
-                return Ok(Outcome::Rejected(judgement.decision));
+                let (decision, retry_after) = (judgement.decision, None);
+                return Ok(SubmissionOutcome::RejectedByCrosscheck { decision, retry_after });
             }
             (_, Ok(approved)) => approved,
         };
         let mut judged = vec![judged];
-        let (approved, checked) = match check {
+        let (approved, evaluation_sha256) = match check {
             None => (approved, None),
-            Some(check) => {
-                let verdict_of = (session_id.clone(), path);
-                match self.examine(approved, &check, verdict_of, &mut judged).await {
-                    Ok(Examination { outcome: Ok(approved), evaluation }) => {
-                        (approved, Some((check, evaluation.sha256)))
-                    }
-                    Ok(Examination { outcome: Err(_), evaluation }) => {
-                        let record = Made::record(made.as_ref(), judged);
-                        let refuse = Refuse { session_id, check, record: record.clone() };
-                        let refused = self.cache.ask(refuse).await;
-                        logged(refused, record, &self.log).await?;
-                        return Ok(Outcome::RefusedByRules(Box::new(evaluation)));
-                    }
-                    Err(error) => {
-                        judged.push(Event::CrosscheckError {
-                            session_id,
-                            path,
-                            level: Severity::Error,
-                            cause: error.to_string(),
-                            timestamp: self.clock.now(),
-                        });
-                        self.log.commit(Made::record(made.as_ref(), judged)).await?;
-                        return Err(error);
-                    }
+            Some(check) => match self.examine(approved, check, session_id, *path, &mut judged).await {
+                Ok(Examination { outcome: Ok(approved), evaluation }) => (approved, Some(evaluation.sha256)),
+                Ok(Examination { outcome: Err(_), evaluation }) => {
+                    let record = Made::record(made.as_ref(), judged);
+                    let (session_id, check) = (session_id.clone(), Arc::clone(check));
+                    let refuse = Refuse { session_id, check, record: record.clone() };
+                    let refused = self.cache.ask(refuse).await;
+                    logged(refused, record, &self.log).await?;
+                    let (evaluation, retry_after) = (Arc::new(evaluation), None);
+                    return Ok(SubmissionOutcome::RejectedByRules { evaluation, retry_after });
                 }
-            }
+                Err(error) => {
+                    judged.push(Event::new(
+                        self.clock.now(),
+                        session_id.clone(),
+                        EventKind::CrosscheckError {
+                            path: *path,
+                            level: EventSeverity::Error,
+                            cause: error.to_string(),
+                        },
+                    ));
+                    self.log.commit(Made::record(made.as_ref(), judged)).await?;
+                    return Err(error);
+                }
+            },
         };
         let record = Made::record(made.as_ref(), judged.clone());
-        let admit = Admit { approved, judged, session_id, query, customer_email, path, made, checked };
-        settle(self.cache.ask(admit).await, record, &self.log).await
+        let admit = Admit { submission, approved, judged, evaluation_sha256 };
+        logged(self.cache.ask(admit).await, record, &self.log).await
     }
 
     /// The second gate: hands the verdict back where the rules let it through. Their entry joins the crosscheck's.
@@ -175,28 +138,15 @@ impl Delivery {
         &self,
         approved: Approved,
         check: &Arc<Check>,
-        verdict_of: (SessionId, GatePath),
+        session_id: &SessionId,
+        path: GatePath,
         judged: &mut Vec<Event>,
     ) -> Result<Examination, GateError> {
-        let examination = self.rules.ask(Examine { approved, check: Arc::clone(check) }).await??;
-        let entry = RulesEntry::of(&examination.evaluation, Some(verdict_of), self.clock.now());
-        judged.push(Event::RulesEvaluated(entry));
+        let examination = self.rules.examine(approved, Arc::clone(check)).await?;
+        let entry = EventKind::RulesEvaluated(RulesEntry::of(&examination.evaluation, Some(path)));
+        judged.push(Event::new(self.clock.now(), session_id.clone(), entry));
         Ok(examination)
     }
-}
-
-/// The outcome for the verdict, by the cache's answer.
-async fn settle(
-    admitted: Result<Result<Admission, CacheError>, NoAnswer>,
-    record: Record,
-    log: &Log,
-) -> Result<Outcome, GateError> {
-    Ok(match logged(admitted, record, log).await? {
-        Admission::Stored(cached) => Outcome::Delivered(cached),
-        Admission::Regenerated(cached, check) => Outcome::Regenerated(cached, check),
-        Admission::Replayed(cached) => Outcome::Replayed(cached),
-        Admission::Mismatch(mismatch) => Outcome::Mismatch(mismatch),
-    })
 }
 
 /// The cache's answer. If the cache failed before it committed `record`, the record is committed here: every judgement
@@ -224,26 +174,25 @@ impl Actor for Crosscheck {
 impl Supervised for Crosscheck {}
 
 impl Handler<Judge> for Crosscheck {
-    type Result = ResponseFuture<Result<Outcome, GateError>>;
+    type Result = ResponseFuture<Result<SubmissionOutcome, GateError>>;
 
-    fn handle(&mut self, mut message: Judge, _: &mut Context<Self>) -> Self::Result {
-        let payload = std::mem::replace(&mut message.payload, Payload::raw(""));
+    fn handle(&mut self, Judge(mut submission): Judge, _: &mut Context<Self>) -> Self::Result {
+        // no payload is judged as an empty one, which is rejected
+        let payload = submission.payload.take().unwrap_or_else(|| Payload::raw(""));
         let judged =
-            catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, message.tier, payload)));
+            catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, submission.tier, payload)));
         let now = self.clock.now();
         let log = self.log.clone();
         let judgement = match judged {
             Ok(judgement) => judgement,
             Err(panic) => {
                 let cause = panic_message(&*panic);
-                let Judge { session_id, path, made, .. } = message;
-                let error = Event::CrosscheckError {
+                let Submission { session_id, path, made, .. } = submission;
+                let error = Event::new(
+                    now,
                     session_id,
-                    path,
-                    level: Severity::Error,
-                    cause: cause.clone(),
-                    timestamp: now,
-                };
+                    EventKind::CrosscheckError { path, level: EventSeverity::Error, cause: cause.clone() },
+                );
                 return Box::pin(async move {
                     log.commit(Made::record(made.as_ref(), [error])).await?;
                     Err(GateError::Judging(cause))
@@ -252,10 +201,11 @@ impl Handler<Judge> for Crosscheck {
         };
         let reason = judgement.decision.crosscheck_reason;
         self.metrics.coherence.observe(judgement.decision.coherence_score.max(0.0));
-        self.metrics.judged.get_or_create(&JudgedAs::new(message.tier, message.path, reason)).inc();
-        let entry = Event::judged(&judgement, message.session_id.clone(), &message.query, message.path, now);
+        self.metrics.judged.get_or_create(&JudgedAs::new(submission.tier, submission.path, reason)).inc();
+        let entry = CrosscheckEntry::of(&judgement, &submission.query, submission.path);
+        let entry = Event::new(now, submission.session_id.clone(), EventKind::TmmCrosscheck(entry));
         let (cache, rules, clock) = (self.cache.clone(), self.rules.clone(), self.clock.clone());
-        Box::pin(Delivery { cache, rules, log, clock }.deliver(judgement, entry, message))
+        Box::pin(Delivery { cache, rules, log, clock }.deliver(judgement, entry, submission))
     }
 }
 

@@ -5,20 +5,19 @@
 //! between the two can only make it stricter, and millions of sessions cost no memory. The budget of all calls is
 //! governor's; it starts anew with the daemon.
 
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::clock::Clock;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
-use oracled_domain::{Event, Generation, RegenAttempt, SessionId, Tier};
+use oracled_domain::{Event, EventKind, Generation, RegenAttempt, SessionId, Tier};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A decision whose row keeps changing is taken anew so many times.
-const ATTEMPTS: usize = 8;
 /// Whoever finds all places taken may try again after this: a call takes a second or more.
 const PLACE_WAIT: Duration = Duration::from_secs(1);
 
@@ -188,31 +187,27 @@ fn allowed(store: &Store, session_id: &SessionId, clock: &Clock) -> Result<Optio
 
 async fn note(
     take: Take,
-    mut before: Option<u64>,
+    before: Option<u64>,
     store: Store,
     log: Log,
     clock: Clock,
 ) -> Result<Taken, TakeError> {
     let Take { session_id, tier, generation } = take;
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let now = clock.now();
-        let (id, generation) = (session_id.clone(), generation.clone());
+    let mut read = Some(before);
+    let noted = log.decide_and_commit(|| {
+        let revision = read.take().map_or_else(|| allowed(&store, &session_id, &clock), Ok)?;
+        let (now, generation) = (clock.now(), generation.clone());
+        let attempted = EventKind::RegenAttempted { tier, generation };
         let record = Record {
-            expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision: before }],
-            events: vec![Event::RegenAttempted { session_id: id, tier, generation, timestamp: now }],
+            expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision }],
+            events: vec![Event::new(now, session_id.clone(), attempted)],
             writes: vec![Write::PutRegen(RegenAttempt { session_id: session_id.clone(), attempted_at: now })],
             ..Record::default()
         };
-        match log.commit(record).await {
-            Ok(receipt) => return Ok(Taken { session_id, revision: receipt.last_seq }),
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
-                before = allowed(&store, &session_id, &clock)?;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
+        Ok::<_, TakeError>(Decided::Change((), record))
+    });
+    let revision = noted.await?.1.map_or(0, |receipt| receipt.last_seq);
+    Ok(Taken { session_id, revision })
 }
 
 impl Actor for RateLimiter {

@@ -9,7 +9,7 @@ mod flight;
 mod model;
 mod outcome;
 
-pub use flight::{Failed, Landed, Landing};
+pub use flight::{Failed, Landed};
 pub use model::AskedModel;
 
 use crate::audit::logger::Log;
@@ -21,15 +21,15 @@ use crate::upstream::oracle_health::OracleHealth;
 use crate::verdict::cache::{Cache, Find, Known};
 use crate::verdict::crosscheck::Crosscheck;
 use crate::verdict::rate_limiter::RateLimiter;
+use crate::verdict::submission::{Submission, SubmissionOutcome};
 use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
 use flight::Pilot;
-use oracled_domain::audit::event::Severity;
+use oracled_domain::audit::event::EventSeverity;
 use oracled_domain::rules::Check;
 use oracled_domain::verdict::divergence::{VARIANCE_THRESHOLD, VARIANCE_WINDOW, Variance, VarianceWatch};
-use oracled_domain::verdict::session::Email;
-use oracled_domain::{DivergenceCheck, Event, Query, SessionId, Tier};
+use oracled_domain::{DivergenceCheck, Event, EventKind, Query, SessionId, Tier};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,18 +41,7 @@ const REMEMBERED_MAX: usize = 100_000;
 /// Has a first verdict made and delivers it.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Landed")]
-pub struct Deliver {
-    /// For whom.
-    pub session_id: SessionId,
-    /// Of which tier.
-    pub tier: Tier,
-    /// About what.
-    pub query: Query,
-    /// Where it will be mailed to.
-    pub customer_email: Option<Email>,
-    /// What the rules are to check it against; valid.
-    pub check: Option<Arc<Check>>,
-}
+pub struct Deliver(pub Submission);
 
 /// Reads a verdict that is not in the cache: has it made anew, if its session is known.
 #[derive(Debug, Message)]
@@ -161,7 +150,7 @@ impl Regen {
         self.flights.insert(session_id, new.clone());
         actix_rt::spawn(carried(async move {
             let landed = flight.await;
-            if let Ok(Landing::Regenerated(_, check)) = &landed {
+            if let Ok(SubmissionOutcome::Regenerated(_, check)) = &landed {
                 tower.do_send(Note(check.clone()));
             }
             sender.send_replace(Some(landed));
@@ -176,12 +165,15 @@ impl Regen {
     fn escalate(&self, variance: Variance) {
         tracing::warn!(?variance, "regenerated verdicts differ from what was delivered");
         let (log, timestamp) = (self.log.clone(), self.pilot.clock.now());
-        let escalation = Event::InfrastructureVariance {
-            variance,
-            threshold: VARIANCE_THRESHOLD,
-            level: Severity::Escalation,
+        let escalation = Event::new(
             timestamp,
-        };
+            None,
+            EventKind::InfrastructureVariance {
+                variance,
+                threshold: VARIANCE_THRESHOLD,
+                level: EventSeverity::Escalation,
+            },
+        );
         // where that fails it stands in the service log, and the watch goes on saying so
         actix_rt::spawn(async move { drop(log.commit(escalation.into()).await) });
     }
@@ -201,7 +193,9 @@ fn remembered(store: &Store) -> Result<(VarianceWatch, bool), StoreError> {
         let lines = store.log(&newest("regen_divergence_check", limit))?;
         let mut watch = VarianceWatch::default();
         for line in &lines {
-            if let Ok(Event::RegenDivergenceCheck(check)) = serde_json::from_str(&line.json) {
+            if let Ok(Event { kind: EventKind::RegenDivergenceCheck(check), .. }) =
+                serde_json::from_str(&line.json)
+            {
                 watch.note(&check);
             }
         }
@@ -249,7 +243,11 @@ impl Handler<Read> for Regen {
         let me = ctx.address();
         Box::pin(async move {
             match flight.landed().await {
-                Ok(Landing::Rejected { .. } | Landing::RefusedByRules { .. } | Landing::Mismatch(_))
+                Ok(
+                    SubmissionOutcome::RejectedByCrosscheck { .. }
+                    | SubmissionOutcome::RejectedByRules { .. }
+                    | SubmissionOutcome::Mismatch(_),
+                )
                 | Err(_) => again(&me, Read(session_id)).await,
                 brought => brought,
             }
@@ -261,11 +259,12 @@ impl Handler<Deliver> for Regen {
     type Result = ResponseFuture<Landed>;
 
     fn handle(&mut self, deliver: Deliver, ctx: &mut Context<Self>) -> Self::Result {
-        let Deliver { session_id, tier, query, customer_email, check } = deliver.clone();
-        let errand = Errand::Deliver { tier, query: query.clone(), check: check.clone(), uid: uid() };
+        let submission = deliver.0.clone();
+        let Submission { session_id, tier, query, check, .. } = submission.clone();
+        let errand = Errand::Deliver { tier, query, check, uid: uid() };
         let Some(flight) = self.under_way(&session_id) else {
             let pilot = Arc::clone(&self.pilot);
-            let flight = async move { pilot.generate(deliver).await };
+            let flight = async move { pilot.generate(submission).await };
             return Box::pin(self.take_off(session_id, errand, flight, ctx).landed());
         };
         let (same, cache, me) = (flight.errand == errand, self.cache.clone(), ctx.address());
@@ -275,9 +274,9 @@ impl Handler<Deliver> for Regen {
                 return again(&me, deliver).await;
             }
             let landing = landed?;
-            match cache.ask(Find { session_id, tier, query, customer_email, check }).await {
-                Ok(Ok(Known::Cached(cached))) => Ok(Landing::Replayed(cached)),
-                Ok(Ok(Known::Mismatch(mismatch))) => Ok(Landing::Mismatch(mismatch)),
+            match cache.ask(Find(submission)).await {
+                Ok(Ok(Known::Cached(cached))) => Ok(SubmissionOutcome::Replayed(cached)),
+                Ok(Ok(Known::Mismatch(mismatch))) => Ok(SubmissionOutcome::Mismatch(mismatch)),
                 Ok(Ok(Known::Nothing(_))) => Ok(landing),
                 Ok(Err(error)) => Err(Arc::new(error.into())),
                 Err(error) => Err(Arc::new(error.into())),

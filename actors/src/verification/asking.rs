@@ -58,7 +58,7 @@ impl Verifier {
                     // what is to be said where nothing comes of it
                     begun.insert(oracle_id.clone(), errand.unanswered(self.clock.now()));
                     let (verifier, is_again) = (Arc::clone(self), inputs.calls.contains_key(&oracle_id));
-                    on_their_way.spawn_local(carried(async move {
+                    on_their_way.spawn(carried(async move {
                         let answered = verifier.ask(errand, limit, cut, is_again).await;
                         (oracle_id, answered)
                     }));

@@ -1,19 +1,16 @@
 //! What people need not decide: a review closed, and the next question decided anew.
 
+use super::Verifier;
 use super::case::Closed;
-use super::{Verification, Verifier};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::Decided;
-use actix::{Context, Handler, Message, ResponseFuture};
 use oracled_domain::audit::event::verification::DismissalEntry;
 use oracled_domain::verification::review::{BadResolution, Dismissal, Dismissed, ReviewState};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, StoreError};
-use std::sync::Arc;
 
 /// Closes a review without deciding anything.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<ReviewState, DismissError>")]
+#[derive(Debug)]
 pub struct Dismiss {
     /// Which.
     pub review_id: String,
@@ -44,10 +41,11 @@ pub enum DismissError {
 }
 
 impl Verifier {
-    async fn dismiss(&self, message: &Dismiss) -> Result<ReviewState, DismissError> {
+    pub(super) async fn dismiss(&self, message: &Dismiss) -> Result<ReviewState, DismissError> {
         let (state, _) = self
-            .desk()
-            .change_or(|_| {
+            .doors
+            .log
+            .decide_and_commit(|| {
                 let (state, record) = self.dismissed(message)?;
                 Ok::<_, DismissError>(Decided::Change(state, record))
             })
@@ -71,20 +69,14 @@ impl Verifier {
             verifier_id: peer.uid.to_string(),
             dismissed_at: now,
         });
-        Ok(case.recorded(Event::ReviewDismissed(DismissalEntry {
-            review_id: review_id.clone(),
-            reason: reason.to_owned(),
-            peer: *peer,
-            timestamp: now,
-        })))
-    }
-}
-
-impl Handler<Dismiss> for Verification {
-    type Result = ResponseFuture<Result<ReviewState, DismissError>>;
-
-    fn handle(&mut self, message: Dismiss, _: &mut Context<Self>) -> Self::Result {
-        let verifier = Arc::clone(&self.verifier);
-        Box::pin(async move { verifier.dismiss(&message).await })
+        Ok(case.recorded(Event::new(
+            now,
+            None,
+            EventKind::ReviewDismissed(DismissalEntry {
+                review_id: review_id.clone(),
+                reason: reason.to_owned(),
+                peer: *peer,
+            }),
+        )))
     }
 }

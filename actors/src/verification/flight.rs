@@ -3,9 +3,9 @@
 use super::asking::Came;
 use super::pending::Promise;
 use super::{Verifier, VerifyError};
-use crate::audit::logger::CommitError;
+use crate::audit::commit_loop;
 use crate::platform::clock::stopwatch;
-use oracled_domain::audit::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
+use oracled_domain::audit::event::verification::{ReviewEntry, SourceAskedEntry, VerificationEntry};
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::verification::deviation::{advanced, deviations, note};
 use oracled_domain::verification::envelope::Basis;
@@ -17,7 +17,7 @@ use oracled_domain::verification::{
     Baseline, Baselines, Envelope, EnvelopeKind, Inputs, Reply, Review, Stage, Subject, SubjectKey,
     VerifyRequest, decide, is_put_to_oracles,
 };
-use oracled_domain::{Event, Sha256Hex};
+use oracled_domain::{Event, EventKind, Sha256Hex};
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,9 +30,7 @@ use tokio::time::{Instant, timeout_at};
 const DECIDING: Duration = Duration::from_millis(20);
 /// It is never more than this part of the budget.
 const DECIDING_PART: u32 = 10;
-/// A subject that others change while it is decided about is read anew so many times.
-const ATTEMPTS: usize = 8;
-/// After so many of them a decision does without what would be kept of answers: others keep theirs.
+/// After so many attempts to commit a decision, it does without what would be kept of answers: others keep theirs.
 const ATTEMPTS_TO_KEEP: usize = 4;
 /// So much of a digest is part of an execution's name, in characters.
 const TAG_CHARS: usize = 10;
@@ -51,7 +49,7 @@ struct Decided {
 #[derive(Default)]
 struct Beside {
     /// The interactions with sources that were asked once more afterwards.
-    earlier: Vec<OracleInteraction>,
+    earlier: Vec<Event>,
     came: Came,
 }
 
@@ -96,8 +94,8 @@ impl Verifier {
         };
         let mut later = Inputs { stage: Stage::Delayed, ..inputs.clone() };
         later.calls.clear();
-        let entry = Event::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope));
-        let mut record = Record::from(entry);
+        let entry = EventKind::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope));
+        let mut record = Record::from(Event::new(envelope.decided_at, None, entry));
         record.writes.extend(promise.is_some().then(|| Write::PutPending(Arc::new(later.clone()))));
         self.doors.log.commit(record).await?;
         self.metrics.verifying.decided(&inputs, &envelope, false, began.elapsed());
@@ -135,8 +133,9 @@ impl Verifier {
             decided.envelope.reverify.iter().map(|again| again.oracle_id.clone()).collect();
         if !again.is_empty() && deadline.is_none_or(|deadline| stopwatch() < deadline) {
             let Decided { mut inputs, envelope, .. } = decided;
-            let before = OracleInteraction::all(&inputs, &envelope);
-            beside.earlier = before.into_iter().filter(|asked| again.contains(&asked.oracle_id)).collect();
+            let before = SourceAskedEntry::all(&inputs, &envelope);
+            let before = before.into_iter().filter(|asked| again.contains(&asked.oracle_id));
+            beside.earlier = before.map(|asked| asked_event(&inputs, asked)).collect();
             let came = self.ask_all(&mut inputs, &again, put_at, deadline).await;
             beside.came.kept.extend(came.kept);
             beside.came.before.extend(came.before);
@@ -231,31 +230,29 @@ impl Verifier {
         began: Instant,
     ) -> Result<Arc<Envelope>, VerifyError> {
         let mut attempt = 0;
-        loop {
+        let settled = self.doors.log.decide_and_commit(|| {
             attempt += 1;
-            let record = self.record(&decided, beside, attempt <= ATTEMPTS_TO_KEEP)?;
-            match self.doors.log.commit(record).await {
-                Ok(_) => {
-                    let Decided { inputs, envelope, .. } = decided;
-                    let opened = envelope.review_id.as_ref() == Some(&envelope.execution_id);
-                    self.metrics.verifying.decided(&inputs, &envelope, opened, began.elapsed());
-                    return Ok(Arc::new(envelope));
-                }
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
-                    decided = self.decided(decided.inputs, &beside.came, began)?;
-                }
-                Err(error) => return Err(error.into()),
+            if attempt > 1 {
+                decided = self.decided(decided.inputs.clone(), &beside.came, began)?;
             }
-        }
+            let record = self.record(&decided, beside, attempt <= ATTEMPTS_TO_KEEP)?;
+            Ok::<_, VerifyError>(commit_loop::Decided::Change((), record))
+        });
+        settled.await?;
+        let Decided { inputs, envelope, .. } = decided;
+        let opened = envelope.review_id.as_ref() == Some(&envelope.execution_id);
+        self.metrics.verifying.decided(&inputs, &envelope, opened, began.elapsed());
+        Ok(Arc::new(envelope))
     }
 
     /// What makes a decision durable, with what is kept of answers where it `keeps` that.
     fn record(&self, decided: &Decided, beside: &Beside, keeps: bool) -> Result<Record, StoreError> {
         let Decided { inputs, envelope, subject, people } = decided;
-        let mut record = Record::default();
-        let asked = beside.earlier.iter().cloned().chain(OracleInteraction::all(inputs, envelope));
-        record.events.extend(asked.map(Event::SourceAsked));
-        record.events.push(Event::VerificationDecided(VerificationEntry::of(inputs.clone(), envelope)));
+        let mut record = Record { events: beside.earlier.clone(), ..Record::default() };
+        let asked = SourceAskedEntry::all(inputs, envelope).into_iter();
+        record.events.extend(asked.map(|asked| asked_event(inputs, asked)));
+        let entry = EventKind::VerificationDecided(VerificationEntry::of(inputs.clone(), envelope));
+        record.events.push(Event::new(envelope.decided_at, None, entry));
         let review = Review::of(inputs, envelope);
         let mut known = subject.clone();
         if inputs.question.is_about_the_present() {
@@ -277,8 +274,8 @@ impl Verifier {
         if let Some(review) = review {
             let (review_id, timestamp) = (review.review_id.clone(), envelope.decided_at);
             let state = ReviewState::opened(review.clone());
-            let entry = ReviewEntry { review_id, review: Box::new(review), timestamp };
-            record.events.push(Event::ReviewOpened(entry));
+            let entry = ReviewEntry { review_id, review: Box::new(review) };
+            record.events.push(Event::new(timestamp, None, EventKind::ReviewOpened(entry)));
             record.writes.push(Write::PutReview(Arc::new(state)));
         }
         for kept in beside.came.kept.iter().filter(|kept| keeps && kept.counts_in(envelope)) {
@@ -323,6 +320,11 @@ fn hold_against(inputs: &mut Inputs, baselines: &Baselines, came: &Came) {
             candidate.deviations = deviations(workflow, axes, baseline, candidate);
         }
     }
+}
+
+/// The event that reports a call of `inputs`.
+fn asked_event(inputs: &Inputs, asked: SourceAskedEntry) -> Event {
+    Event::new(inputs.decided_at, None, EventKind::SourceAsked(asked))
 }
 
 /// Under which name it is known what people say of the thing as it is now, and what sources have said that nobody doubted.

@@ -58,7 +58,7 @@ impl Promise {
 
     /// Has the decision taken when it is its turn, and does not wait for it.
     pub(super) fn begin(self, inputs: Inputs) {
-        actix_rt::spawn(carried(async move {
+        tokio::spawn(carried(async move {
             let Self { verifier, execution_id } = &self;
             loop {
                 let place = verifier.promises.places.acquire().await;

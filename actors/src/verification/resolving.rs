@@ -1,23 +1,21 @@
 //! What people decide: a review resolved, its locks put in force.
 
+use super::Verifier;
 use super::case::{Case, Closed};
-use super::{Verification, Verifier};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::Decided;
-use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::ResolutionEntry;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::verification::deviation::put_back;
 use oracled_domain::verification::review::{BadResolution, HeldAgainst, Resolution, Resolved, ReviewState};
 use oracled_domain::verification::{Baseline, HumanLock, Review, Subject};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use std::sync::Arc;
 
 /// Resolves a review.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<ReviewState, ResolveError>")]
+#[derive(Debug)]
 pub struct Resolve {
     /// Which.
     pub review_id: String,
@@ -59,11 +57,12 @@ struct Word<'a> {
 }
 
 impl Verifier {
-    async fn resolve(&self, message: &Resolve) -> Result<ReviewState, ResolveError> {
+    pub(super) async fn resolve(&self, message: &Resolve) -> Result<ReviewState, ResolveError> {
         let mut resolved = 0;
         let (state, _) = self
-            .desk()
-            .change_or(|_| {
+            .doors
+            .log
+            .decide_and_commit(|| {
                 let (state, record) = self.resolved(message)?;
                 resolved = record.events.len() as u64;
                 Ok::<_, ResolveError>(Decided::Change(state, record))
@@ -193,13 +192,16 @@ impl Word<'_> {
     }
 
     fn entry(&self, review: &Review, locks: Vec<HumanLock>) -> Event {
-        Event::ReviewResolved(ResolutionEntry {
-            review_id: review.review_id.clone(),
-            resolution: self.said_of(review),
-            locks,
-            peer: self.peer,
-            timestamp: self.now,
-        })
+        Event::new(
+            self.now,
+            None,
+            EventKind::ReviewResolved(ResolutionEntry {
+                review_id: review.review_id.clone(),
+                resolution: self.said_of(review),
+                locks,
+                peer: self.peer,
+            }),
+        )
     }
 
     /// As much of it as concerns `review`.
@@ -208,14 +210,5 @@ impl Word<'_> {
         said.values.retain(|axis, _| review.axes.contains_key(axis));
         said.definitions.retain(|axis, _| review.axes.contains_key(axis));
         said
-    }
-}
-
-impl Handler<Resolve> for Verification {
-    type Result = ResponseFuture<Result<ReviewState, ResolveError>>;
-
-    fn handle(&mut self, message: Resolve, _: &mut Context<Self>) -> Self::Result {
-        let verifier = Arc::clone(&self.verifier);
-        Box::pin(async move { verifier.resolve(&message).await })
     }
 }

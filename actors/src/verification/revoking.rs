@@ -1,22 +1,19 @@
 //! What people take back: the locks of a review end, and the next question is decided anew.
 
+use super::Verifier;
 use super::case::{Case, Closed};
-use super::{Verification, Verifier};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::Decided;
-use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::RevocationEntry;
 use oracled_domain::verification::HumanLock;
 use oracled_domain::verification::deviation::put_back;
 use oracled_domain::verification::review::{BadResolution, ReviewState, Revocation, Revoked};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, StoreError};
-use std::sync::Arc;
 
 /// Takes back what was decided of a review.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<ReviewState, RevokeError>")]
+#[derive(Debug)]
 pub struct Revoke {
     /// Which.
     pub review_id: String,
@@ -66,11 +63,12 @@ pub enum RevokeError {
 }
 
 impl Verifier {
-    async fn revoke(&self, message: &Revoke) -> Result<ReviewState, RevokeError> {
+    pub(super) async fn revoke(&self, message: &Revoke) -> Result<ReviewState, RevokeError> {
         message.revocation.check()?;
         let (state, _) = self
-            .desk()
-            .change_or(|_| {
+            .doors
+            .log
+            .decide_and_commit(|| {
                 let (state, record) = self.revoked(message)?;
                 Ok::<_, RevokeError>(Decided::Change(state, record))
             })
@@ -114,18 +112,8 @@ impl Verifier {
             reason: revoked.reason.clone(),
             locks,
             peer: *peer,
-            timestamp: now,
         };
         state.revoked = Some(revoked);
-        Ok(case.recorded(Event::ReviewRevoked(entry)))
-    }
-}
-
-impl Handler<Revoke> for Verification {
-    type Result = ResponseFuture<Result<ReviewState, RevokeError>>;
-
-    fn handle(&mut self, message: Revoke, _: &mut Context<Self>) -> Self::Result {
-        let verifier = Arc::clone(&self.verifier);
-        Box::pin(async move { verifier.revoke(&message).await })
+        Ok(case.recorded(Event::new(now, None, EventKind::ReviewRevoked(entry))))
     }
 }

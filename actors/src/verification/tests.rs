@@ -14,13 +14,13 @@ pub(crate) mod support;
 pub(crate) mod upstream;
 
 use super::*;
-use crate::ground::registry::{Review, ReviewSource};
+use crate::ground::registry::Review;
 use crate::testing::ground::PEER;
 use crate::testing::{Outside, World, with_world};
-use oracled_domain::Event;
 use oracled_domain::verification::envelope::Basis;
 use oracled_domain::verification::review::Resolution;
 use oracled_domain::verification::{CallOutcome, EnvelopeKind, Reason};
+use oracled_domain::{Event, EventKind};
 use oracled_store::LogQuery;
 use serde_json::json;
 use support::*;
@@ -90,9 +90,11 @@ fn that_a_source_is_deprecated_is_told_once() {
     with_world(async |World { system, .. }: World| {
         two_that_say(&system, "54208", "54208", json!({})).await;
         let date = system.clock.now() + jiff::SignedDuration::from_hours(24 * 100);
-        let review =
-            ReviewSource { oracle_id: source_id("office-a"), review: Review::Deprecate(date), peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is deprecated");
+        system
+            .registry
+            .review(&source_id("office-a"), Review::Deprecate(date), PEER)
+            .await
+            .expect("it is deprecated");
         let envelope = verified(&system).await;
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
         let told = envelope.warnings.iter().filter(|warning| warning.contains("is deprecated")).count();
@@ -122,10 +124,9 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         };
         let resolve =
             |value: &str| Resolve { review_id: review_id.clone(), resolution: resolution(value), peer: PEER };
-        let refused = system.verification.ask(resolve("many")).await.expect("it answers");
+        let refused = system.verification.resolve(&resolve("many")).await;
         assert!(matches!(refused, Err(ResolveError::Bad(_))), "{refused:?}");
-        let state =
-            system.verification.ask(resolve("54300")).await.expect("it answers").expect("it is resolved");
+        let state = system.verification.resolve(&resolve("54300")).await.expect("it is resolved");
         assert_eq!(state.resolved.expect("it is").verifier_id, "7");
         let decided = verified(&system).await;
         assert_eq!(
@@ -133,7 +134,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
             (EnvelopeKind::Authoritative, Some("54300"))
         );
         assert_eq!(decided.axes["population"].basis, Some(Basis::HumanLock));
-        let twice = system.verification.ask(resolve("1")).await.expect("it answers");
+        let twice = system.verification.resolve(&resolve("1")).await;
         assert!(matches!(twice, Err(ResolveError::Closed(Closed::Resolved { .. }))), "{twice:?}");
         let told = events(&system, &review_id);
         assert_eq!(
@@ -177,7 +178,11 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
         let mut inputs = (*entry.inputs).clone();
         (inputs.execution_id, inputs.stage) =
             ("v-cut-off".into(), oracled_domain::verification::Stage::Delayed);
-        let mut record = oracled_store::Record::from(Event::VerificationDecided(entry.clone()));
+        let mut record = oracled_store::Record::from(Event::new(
+            entry.envelope.decided_at,
+            None,
+            EventKind::VerificationDecided(entry.clone()),
+        ));
         record.writes.push(oracled_store::Write::PutPending(Arc::new(inputs)));
         world.system.log.commit(record).await.expect("it is committed");
         let World { system, .. } = world.restarted(Outside::default()).await;

@@ -1,18 +1,50 @@
-//! What is kept of live sources' answers is let go once it counts for nothing.
+//! The schedule of the verification: it resumes pending decisions and deletes expired answers of live sources.
 
-use super::{Verifier, VerifyError};
+use super::{Verification, Verifier, VerifyError, pending};
+use actix::{Actor, AsyncContext, Context, Supervised};
 use jiff::{SignedDuration, Timestamp};
-use oracled_domain::Event;
 use oracled_domain::audit::event::verification::KeptRemovedEntry;
 use oracled_domain::verification::adapter::Ready;
 use oracled_domain::verification::{Candidate, KeptAnswer, KeptKey};
+use oracled_domain::{Event, EventKind};
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// What is kept is looked through so often, and what is promised and in nobody's hand.
-pub(super) const LOOKED_THROUGH: Duration = Duration::from_secs(3600);
+/// The time between two passes over kept answers and pending decisions.
+const PASS_EVERY: Duration = Duration::from_secs(3600);
 /// So many answers are looked at, and let go, at once.
 const PAGE: usize = 256;
+
+/// The actor that runs the schedule.
+#[derive(Debug)]
+pub struct VerificationUpkeep {
+    verification: Verification,
+}
+
+impl VerificationUpkeep {
+    pub(crate) const fn new(verification: Verification) -> Self {
+        Self { verification }
+    }
+}
+
+impl Actor for VerificationUpkeep {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.run_interval(PASS_EVERY, |upkeep, _| {
+            pending::take_up(&upkeep.verification.verifier);
+            let verifier = Arc::clone(&upkeep.verification.verifier);
+            tokio::spawn(async move { verifier.let_go().await });
+        });
+        self.verification.verifier.expect_all();
+        pending::take_up(&self.verification.verifier);
+    }
+}
+
+impl Supervised for VerificationUpkeep {}
+
+crate::platform::door::asked_through_a_door!(VerificationUpkeep);
 
 impl Verifier {
     /// Lets go what counts for nothing any more. What is kept anew meanwhile is left to the next time.
@@ -36,8 +68,8 @@ impl Verifier {
                 }
             }
             if !record.writes.is_empty() {
-                let entry = KeptRemovedEntry { count: record.writes.len() as u64, timestamp: now };
-                record.events.push(Event::KeptAnswersRemoved(entry));
+                let entry = KeptRemovedEntry { count: record.writes.len() as u64 };
+                record.events.push(Event::new(now, None, EventKind::KeptAnswersRemoved(entry)));
                 self.doors.log.commit(record).await?;
             }
             after = page.next;

@@ -2,11 +2,11 @@
 
 use crate::ground::api::{changes, query, records, signals, sources};
 use crate::platform::api::{health, metrics, oracles};
-use crate::platform::problem::MEDIA_TYPE;
 use crate::rules::api::rules;
 use crate::verdict::api::{cache, crosscheck, sessions, verdicts};
 use crate::verification::api::verify;
 use axum::Json;
+use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
 use utoipa::openapi::{Content, RefOr};
 use utoipa::{Modify, OpenApi};
 
@@ -30,7 +30,7 @@ impl Modify for Problems {
                     if response.content.get(JSON).is_some_and(is_problem)
                         && let Some(content) = response.content.swap_remove(JSON)
                     {
-                        response.content.insert(MEDIA_TYPE.to_owned(), content);
+                        response.content.insert(PROBLEM_MEDIA_TYPE.to_owned(), content);
                     }
                 }
             }

@@ -1,21 +1,18 @@
-//! What the walk shows of ground truth: a source is registered, two of its releases are ingested, and it is asked what was
-//! known when, what has changed, and where a value comes from.
+//! The walk's chapters about ground truth: a source is registered, two of its releases are ingested and queried.
 
-use super::step::{Step, is, session};
-use anyhow::Context;
+use super::step::{Chapter, Expected, Socket, Step, is, session};
 use hyper::StatusCode;
-use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::Definition;
-use oracled_domain::ground::run::{RunInput, record_id};
 use oracled_domain::ground::source::Registration;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const ONTOLOGY: &str = include_str!("../../../examples/ground-truth/ontologies/population.json");
 const SOURCE: &str = include_str!("../../../examples/ground-truth/sources/world-bank-population.json");
 const PIPELINE: &str = include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json");
-/// Two releases, each with the day on which it came out; that is what it is called, too.
+/// Two releases, each with its date, which is also its version.
 pub(super) const FIRST: Release = Release {
     day: "2017-10-26",
     payload: include_str!("../../../examples/ground-truth/data/world-bank-population/2017-10-26.csv"),
@@ -24,145 +21,107 @@ const SECOND: Release = Release {
     day: "2026-03-06",
     payload: include_str!("../../../examples/ground-truth/data/world-bank-population/2026-03-06.csv"),
 };
-/// A country-year that the two tell differently, as its line begins.
+/// A country and year with two values: its column headings as they begin its line.
 const LINE: &str = "Moldova,MDA,2015,";
-/// By which definition both count.
+/// The definition of both values.
 const DEFINITION: &str = "without Transnistria";
-/// A day between the two.
+/// A day between the two releases.
 const BETWEEN: &str = "2018-01-01T00:00:00Z";
-/// Where the feed tells of the second release, behind each record of the first.
-const BEHIND_THE_FIRST: &str = "/changes/35/kind";
+/// The first change of the second release, after each record of the first.
+const FIRST_REVISION: &str = "/changes/35/kind";
+/// The time limit of an ingestion.
+const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A release, and its payload.
+/// A release and its payload.
 pub(super) struct Release {
     day: &'static str,
     payload: &'static str,
 }
 
-/// The documents, under names that are this walk's own.
+/// The documents, under names of this walk.
 pub(super) struct Documents {
     pub(super) ontology: Ontology,
     pub(super) source: Registration,
     definition: Definition,
 }
 
-/// Steps that ask nobody outside.
-///
 /// # Errors
-/// Where the documents are not what they were when this was compiled.
-pub(super) fn steps(before: u64) -> anyhow::Result<Vec<Step>> {
+/// If the documents of the example cannot be parsed.
+pub(super) fn chapters(before: u64) -> anyhow::Result<Vec<Chapter>> {
     let documents = Documents::of(&session(before, "population"))?;
-    let ontology = &documents.ontology;
-    let mut steps = vec![put(
-        "an ontology says what can be said of a country",
-        format!("/v1/ontologies/{}/{}", ontology.ontology_id, ontology.version),
-        &json!(ontology),
-        "ontology_registered",
-    )];
-    steps.extend(documents.registered("a source, with who is behind it and how far it is trusted"));
-    steps.extend([
-        documents.ingest("a release is ingested: all of it becomes visible at once", &FIRST)?,
-        documents
-            .ask("a source that nobody has approved says nothing", None)
-            .coming(StatusCode::CONFLICT)
-            .expecting(vec![("/code", is("source_silent"))]),
-        Step::order("it is approved", documents.source_path("/review"), &json!({"approve": {}}))
-            .logging(&["source_changed"])
-            .expecting(vec![("/review_status", is("approved"))]),
-        documents.ingest("a later release revises it", &SECOND)?,
+    let Ontology { ontology_id, version, .. } = &documents.ontology;
+    let mut ingested =
+        vec![Step::put(format!("/v1/ontologies/{ontology_id}/{version}"), &json!(documents.ontology))];
+    ingested.extend(documents.registered());
+    ingested.extend(documents.ingest(&FIRST));
+    ingested.extend([
+        documents.query(None).returning(StatusCode::CONFLICT).expecting(vec![("/code", is("source_silent"))]),
+        documents.approve(),
     ]);
-    steps.extend(asked(&documents)?);
-    Ok(steps)
-}
-
-/// Has an administrator register a document that is new.
-fn put(title: &str, path: String, document: &Value, event: &'static str) -> Step {
-    Step::put(title, path, document).logging(&[event]).expecting(vec![("/unchanged", is(false))])
-}
-
-/// What was known when, what has changed, and where it comes from.
-fn asked(documents: &Documents) -> anyhow::Result<Vec<Step>> {
-    let (old, new) = (FIRST.line()?, SECOND.line()?);
-    let answers = |step: Step, release: &Release, line: &str| {
-        step.expecting(vec![
-            ("/response/records/0/axes/population", is(line.trim_start_matches(LINE))),
+    ingested.extend(documents.ingest(&SECOND));
+    let answers = |point_in_time: Option<&str>, release: &Release| {
+        documents.query(point_in_time).expecting(vec![
+            ("/response/records/0/axes/population", is(release.line().trim_start_matches(LINE))),
             ("/response/records/0/definitions/population", is(DEFINITION)),
             ("/response/query_metadata/data_version", is(release.day)),
         ])
     };
+    let changes = format!("/v1/changes?oracle_id={}", documents.source.oracle_id);
     Ok(vec![
-        answers(documents.ask("what is known of the people in Moldova in 2015", None), &SECOND, new),
-        answers(
-            documents.ask("and what was known of them on the first day of 2018", Some(BETWEEN)),
-            &FIRST,
-            old,
+        Chapter::new("a source is registered, ingested and approved", ingested),
+        Chapter::new(
+            "a query returns what is known now, what was known in 2018, and what changed",
+            vec![
+                answers(Some(BETWEEN), &FIRST),
+                Step::get(Socket::Routes, changes).expecting(vec![
+                    ("/changes/0/kind", is("became_valid")),
+                    (FIRST_REVISION, is("superseded")),
+                    ("/more", is(false)),
+                ]),
+                answers(None, &SECOND),
+            ],
         ),
-        Step::see(
-            "what has changed, in the order in which it became known",
-            format!("/v1/changes?oracle_id={}", documents.source.oracle_id),
-        )
-        .logging(&["source_queried"])
-        .expecting(vec![
-            ("/changes/0/kind", is("became_valid")),
-            (BEHIND_THE_FIRST, is("superseded")),
-            ("/more", is(false)),
-        ]),
-        Step::see(
-            "where that value comes from, down to its bytes in the payload",
-            format!("/v1/records/{}/provenance", documents.record_id(&SECOND)?),
-        )
-        .logging(&["source_queried"])
-        .expecting(vec![
-            ("/raw_hash", is(Sha256Hex::of(new.as_bytes()).as_str())),
-            ("/raw/raw_sha256", is(Sha256Hex::of(SECOND.payload.as_bytes()).as_str())),
-            ("/source_version", is(SECOND.day)),
-        ]),
-        Step::order(
-            "and every raw record in the archive is what its hash says",
-            documents.source_path("/verify"),
-            &json!({}),
-        )
-        .expecting(vec![
-            ("/runs/0/fault_count", is(0)),
-            ("/runs/1/fault_count", is(0)),
-            ("/runs/1/records", is(SECOND.lines().count())),
-        ]),
+        Chapter::new(
+            "a value leads back to its bytes in the payload",
+            vec![
+                documents.query(None),
+                Step::get(Socket::Routes, "/v1/records/{/response/records/0/record_id}/provenance".into())
+                    .expecting(vec![
+                        ("/raw_hash", is(Sha256Hex::of(SECOND.line().as_bytes()).as_str())),
+                        ("/raw/raw_sha256", is(Sha256Hex::of(SECOND.payload.as_bytes()).as_str())),
+                        ("/source_version", is(SECOND.day)),
+                    ]),
+                Step::post(Socket::Control, documents.source_path("/verify"), &json!({})).expecting(vec![
+                    ("/runs/0/fault_count", is(0)),
+                    ("/runs/1/fault_count", is(0)),
+                    ("/runs/1/records", is(SECOND.payload.lines().skip(1).count())),
+                ]),
+            ],
+        ),
     ])
 }
 
 impl Release {
-    /// The records' lines.
-    fn lines(&self) -> impl Iterator<Item = &'static str> {
-        self.payload.lines().skip(1)
-    }
-
-    /// The line of the country-year that is looked at.
-    fn line(&self) -> anyhow::Result<&'static str> {
-        self.lines().find(|line| line.starts_with(LINE)).context("a release lacks the country-year")
-    }
-
-    fn released_at(&self) -> anyhow::Result<Timestamp> {
-        Ok(format!("{}T00:00:00Z", self.day).parse()?)
+    /// The line of the country and year.
+    fn line(&self) -> &'static str {
+        self.payload.lines().find(|line| line.starts_with(LINE)).unwrap_or_default()
     }
 }
 
 impl Documents {
-    /// They, with `name` for the ontology, the source and the pipeline.
+    /// The example's documents, with `name` for the ontology, the source and the pipeline.
     pub(super) fn of(name: &str) -> anyhow::Result<Self> {
         let mut ontology: Ontology = serde_json::from_str(ONTOLOGY)?;
         let mut source: Registration = serde_json::from_str(SOURCE)?;
         let mut definition: Definition = serde_json::from_str(PIPELINE)?;
         ontology.ontology_id = name.parse()?;
-        source.oracle_id = name.parse()?;
         source.ontology = ontology.reference();
-        definition.pipeline.pipeline_id = name.parse()?;
-        definition.pipeline.oracle_id = source.oracle_id.clone();
         definition.pipeline.transformation.output_schema_id = ontology.reference().to_string();
         definition.normalization.target_ontology_id = ontology.ontology_id.clone();
-        Ok(Self { ontology, source, definition })
+        Self { ontology, source, definition }.beside(name)
     }
 
-    /// Those of another source in the same words, with `name` for the source and the pipeline.
+    /// The documents of another source, with `name` for the source and the pipeline.
     pub(super) fn beside(&self, name: &str) -> anyhow::Result<Self> {
         let (mut source, mut definition) = (self.source.clone(), self.definition.clone());
         source.oracle_id = name.parse()?;
@@ -171,55 +130,38 @@ impl Documents {
         Ok(Self { ontology: self.ontology.clone(), source, definition })
     }
 
-    /// Has the source registered, and its pipeline.
-    pub(super) fn registered(&self, title: &str) -> Vec<Step> {
+    /// Registers the source and its pipeline.
+    pub(super) fn registered(&self) -> Vec<Step> {
         let pipeline = format!("/v1/pipelines/{}", self.definition.pipeline.pipeline_id);
         vec![
-            put(title, self.source_path(""), &json!(self.source), "source_changed"),
-            put(
-                "a pipeline, which makes records of its payloads",
-                pipeline,
-                &json!(self.definition),
-                "pipeline_registered",
-            ),
+            Step::put(self.source_path(""), &json!(self.source)),
+            Step::put(pipeline, &json!(self.definition)),
         ]
     }
 
-    pub(super) fn source_path(&self, rest: &str) -> String {
+    /// Submits a release and waits until it is ingested.
+    pub(super) fn ingest(&self, release: &Release) -> [Step; 2] {
+        let (pipeline_id, Release { day, payload }) = (&self.definition.pipeline.pipeline_id, release);
+        let path = format!("/v1/pipelines/{pipeline_id}/runs?version={day}&released_at={day}");
+        [
+            Step::ingest(path, payload).expecting(vec![("/run/run_id", Expected::Present)]),
+            Step::get(Socket::Control, "/v1/runs/{/run/run_id}".into())
+                .within(PATIENCE)
+                .expecting(vec![("/run/state", is("completed"))]),
+        ]
+    }
+
+    pub(super) fn approve(&self) -> Step {
+        Step::post(Socket::Control, self.source_path("/review"), &json!({"approve": {}}))
+            .expecting(vec![("/review_status", is("approved"))])
+    }
+
+    fn source_path(&self, rest: &str) -> String {
         format!("/v1/sources/{}{rest}", self.source.oracle_id)
     }
 
-    /// What the run over a release is called: that follows from all that goes into it.
-    fn run_id(&self, release: &Release) -> anyhow::Result<Sha256Hex> {
-        let input = RunInput {
-            ontology: self.ontology.reference(),
-            pipeline_sha256: self.definition.digest(),
-            raw_sha256: Sha256Hex::of(release.payload.as_bytes()),
-            released_at: release.released_at()?,
-            version: release.day.to_owned(),
-        };
-        Ok(input.run_id())
-    }
-
-    /// What the record of the country-year is called.
-    fn record_id(&self, release: &Release) -> anyhow::Result<String> {
-        let position = (0..).zip(release.lines()).find(|(_, line)| line.starts_with(LINE));
-        let (position, _) = position.context("a release lacks the country-year")?;
-        Ok(record_id(&self.run_id(release)?, position))
-    }
-
-    /// Hands a release in.
-    pub(super) fn ingest(&self, title: &str, release: &Release) -> anyhow::Result<Step> {
-        let (pipeline_id, Release { day, payload }) = (&self.definition.pipeline.pipeline_id, release);
-        let path = format!("/v1/pipelines/{pipeline_id}/runs?version={day}&released_at={day}");
-        Ok(Step::ingest(title, &path, payload)
-            .coming(StatusCode::ACCEPTED)
-            .logging(&["ingestion_started", "ingestion_ended"])
-            .expecting(vec![("/run/run_id", is(self.run_id(release)?.as_str()))]))
-    }
-
-    /// Asks for the country-year, as of a day or now.
-    fn ask(&self, title: &str, point_in_time: Option<&str>) -> Step {
+    /// Queries the country and year, as of a time or now.
+    fn query(&self, point_in_time: Option<&str>) -> Step {
         let filter = |axis: &str, value: Value| json!({"axis": axis, "operator": "eq", "value": value});
         let mut request = json!({
             "axes_requested": ["population"],
@@ -228,6 +170,10 @@ impl Documents {
         if let (Some(members), Some(time)) = (request.as_object_mut(), point_in_time) {
             members.insert("point_in_time".into(), time.into());
         }
-        Step::query(title, &json!({"oracle_id": self.source.oracle_id, "request": request}))
+        Step::post(
+            Socket::Routes,
+            "/v1/query",
+            &json!({"oracle_id": self.source.oracle_id, "request": request}),
+        )
     }
 }

@@ -1,198 +1,138 @@
-//! One step of the walk: what is sent, and what must come of it.
+//! The walk's chapters: the requests that are sent, and the responses that they must get.
 
-use crate::client::Answer;
 use hyper::{Method, StatusCode};
+use oracled_api::base::client::Answer;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How the names of the events begin that tell of mail.
-pub(super) const MAIL_EVENTS: &str = "mail_";
-
-/// The sessions of one walk, and what else it names: `before`, the number of the last entry, keeps the walks over one store
-/// apart.
+/// The walk's sessions, documents and sources. `before` is the number of the log's last entry; it keeps apart the names of
+/// several walks over one store.
 pub(super) fn session(before: u64, name: &str) -> String {
     format!("dev-{before}-{name}")
 }
 
-/// Which socket something is sent to.
+/// The socket that a request is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Socket {
     Routes,
     Control,
 }
 
-/// What becomes of the recorded model before a step.
+/// A change of the recorded model before a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     GoesDown,
     ComesBack,
 }
 
-/// What must stand at a place.
+/// The value at a place of a response.
 #[derive(Debug)]
 pub(super) enum Expected {
-    /// This.
     Is(Value),
-    /// Anything, if only it is there.
-    There,
+    /// Any value.
+    Present,
 }
 
-/// What a step must have done.
+/// Steps that show one property, under one title.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) status: StatusCode,
-    /// What stands where: a place is a JSON pointer into the document, or else a header's name.
-    pub(super) expected: Vec<(&'static str, Expected)>,
-    /// What must be in the log because of it, in whichever order.
-    pub(super) events: Vec<&'static str>,
+pub(super) struct Chapter {
+    pub(super) title: &'static str,
+    pub(super) steps: Vec<Step>,
+    /// False if the responses cannot be known in advance; they are then shown and not checked.
+    pub(super) is_checked: bool,
 }
 
-/// One step.
+/// A request and its expected response.
 #[derive(Debug)]
 pub(super) struct Step {
-    pub(super) title: String,
-    /// What becomes of the model first.
     pub(super) turn: Option<Turn>,
     pub(super) socket: Socket,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) body: Option<String>,
-    /// For so long it is sent again until the answer is as it should be.
+    /// The request is repeated for this long until its response is as expected.
     pub(super) patience: Duration,
-    /// How the id begins of the mail that arrives because of it.
+    /// The beginning of the id of the mail that the request causes.
     pub(super) mail: Option<String>,
-    /// What it must have done; nothing where nobody can know.
-    pub(super) outcome: Option<Outcome>,
+    status: StatusCode,
+    /// A place is a JSON pointer into the body, or a header's name.
+    expected: Vec<(&'static str, Expected)>,
+}
+
+impl Chapter {
+    pub(super) const fn new(title: &'static str, steps: Vec<Step>) -> Self {
+        Self { title, steps, is_checked: true }
+    }
 }
 
 impl Step {
-    fn new(title: impl Into<String>, socket: Socket, method: Method, path: String) -> Self {
-        let expected = Vec::new();
-        let outcome = Outcome { status: StatusCode::OK, expected, events: Vec::new() };
+    const fn new(socket: Socket, method: Method, path: String, body: Option<String>) -> Self {
         Self {
-            title: title.into(),
             turn: None,
             socket,
             method,
             path,
-            body: None,
+            body,
             patience: Duration::ZERO,
             mail: None,
-            outcome: Some(outcome),
+            status: StatusCode::OK,
+            expected: Vec::new(),
         }
     }
 
-    /// Hands in `verdict`, under `verdict` if it is a JSON value, else under `raw`.
-    pub(super) fn submit(title: &str, session: &str, query: &str, verdict: &str) -> Self {
+    pub(super) const fn get(socket: Socket, path: String) -> Self {
+        Self::new(socket, Method::GET, path, None)
+    }
+
+    pub(super) fn post(socket: Socket, path: impl Into<String>, body: &Value) -> Self {
+        Self::new(socket, Method::POST, path.into(), Some(body.to_string()))
+    }
+
+    /// Registers a document.
+    pub(super) fn put(path: String, document: &Value) -> Self {
+        Self::new(Socket::Control, Method::PUT, path, Some(document.to_string()))
+            .expecting(vec![("/unchanged", is(false))])
+    }
+
+    /// Submits a payload.
+    pub(super) fn ingest(path: String, payload: &str) -> Self {
+        Self::new(Socket::Control, Method::POST, path, Some(payload.to_owned()))
+            .returning(StatusCode::ACCEPTED)
+    }
+
+    /// Submits `verdict`, as `verdict` if it is JSON, else as `raw`, to be checked against `facts` if there are any.
+    pub(super) fn submit(session: &str, query: &str, verdict: &str, facts: &[&str]) -> Self {
         let is_json = serde_json::from_str::<Value>(verdict).is_ok();
         let member =
             if is_json { format!("\"verdict\":{verdict}") } else { format!("\"raw\":{}", json!(verdict)) };
-        let body = format!("{{\"tier\":\"full\",\"query\":{},{member}}}", json!(query));
-        let path = format!("/v1/verdicts/{session}");
-        Self { body: Some(body), ..Self::new(title, Socket::Routes, Method::POST, path) }
+        let facts = if facts.is_empty() { String::new() } else { format!(",\"facts\":{}", json!(facts)) };
+        let body = format!("{{\"tier\":\"full\",\"query\":{},{member}{facts}}}", json!(query));
+        Self::new(Socket::Routes, Method::POST, format!("/v1/verdicts/{session}"), Some(body))
     }
 
-    /// Hands in `verdict` to be checked against `facts`, too.
-    pub(super) fn submit_with_facts(
-        title: &str,
-        session: &str,
-        query: &str,
-        verdict: &str,
-        facts: &[&str],
-    ) -> Self {
-        let mut step = Self::submit(title, session, query, verdict);
-        step.body = step.body.map(|body| {
-            let members = body.strip_suffix('}').unwrap_or(&body);
-            format!("{members},\"facts\":{}}}", json!(facts))
-        });
-        step
+    pub(super) fn read(session: &str) -> Self {
+        Self::get(Socket::Routes, format!("/v1/verdicts/{session}"))
     }
 
-    /// Has a text checked against facts.
-    pub(super) fn evaluate(title: &str, body: &Value) -> Self {
-        let path = "/v1/rules/evaluate".to_owned();
-        Self { body: Some(body.to_string()), ..Self::new(title, Socket::Routes, Method::POST, path) }
-    }
-
-    /// Has an administrator register a document.
-    pub(super) fn put(title: &str, path: String, document: &Value) -> Self {
-        Self { body: Some(document.to_string()), ..Self::new(title, Socket::Control, Method::PUT, path) }
-    }
-
-    /// Has an administrator order something.
-    pub(super) fn order(title: &str, path: String, order: &Value) -> Self {
-        Self { body: Some(order.to_string()), ..Self::new(title, Socket::Control, Method::POST, path) }
-    }
-
-    /// Has an administrator hand in a payload.
-    pub(super) fn ingest(title: &str, path: &str, payload: &str) -> Self {
-        let step = Self::new(title, Socket::Control, Method::POST, path.to_owned());
-        Self { body: Some(payload.to_owned()), ..step }
-    }
-
-    /// Asks what a source says.
-    pub(super) fn query(title: &str, query: &Value) -> Self {
-        let path = "/v1/query".to_owned();
-        let step = Self::new(title, Socket::Routes, Method::POST, path).logging(&["source_queried"]);
-        Self { body: Some(query.to_string()), ..step }
-    }
-
-    /// Puts a question to the sources of a workflow.
-    pub(super) fn verify(title: &str, question: &Value) -> Self {
-        let path = "/v1/verify".to_owned();
-        Self { body: Some(question.to_string()), ..Self::new(title, Socket::Routes, Method::POST, path) }
-    }
-
-    /// Reads what stands at `path` of the routes' socket.
-    pub(super) fn see(title: &str, path: String) -> Self {
-        Self::new(title, Socket::Routes, Method::GET, path)
-    }
-
-    /// Wants a verdict without handing one in.
-    pub(super) fn ask(title: impl Into<String>, session: &str, query: &str, email: Option<&str>) -> Self {
-        let mut body = json!({"tier": "full", "query": query});
-        if let (Some(members), Some(email)) = (body.as_object_mut(), email) {
-            members.insert("customer_email".into(), json!(email));
-        }
-        let path = format!("/v1/verdicts/{session}");
-        Self { body: Some(body.to_string()), ..Self::new(title, Socket::Routes, Method::POST, path) }
-    }
-
-    /// Reads the verdict of a session.
-    pub(super) fn read(title: &str, session: &str) -> Self {
-        Self::new(title, Socket::Routes, Method::GET, format!("/v1/verdicts/{session}"))
-    }
-
-    /// Has an administrator purge the verdict of a session.
-    pub(super) fn purge(title: &str, session: &str) -> Self {
-        Self::new(title, Socket::Control, Method::DELETE, format!("/v1/verdicts/{session}"))
+    pub(super) fn purge(session: &str) -> Self {
+        Self::new(Socket::Control, Method::DELETE, format!("/v1/verdicts/{session}"), None)
             .expecting(vec![("/purged", is(true))])
-            .logging(&["verdict_purged"])
     }
 
-    /// Reads what stands at `path` of the administrators' socket.
-    pub(super) fn look(title: &str, path: String) -> Self {
-        Self::new(title, Socket::Control, Method::GET, path)
-    }
-
-    /// Puts what `answer`, the one before, calls by the name that stands in braces in the path in its place.
+    /// Replaces a JSON pointer in braces in the path by its value in `answer`, the response to the previous step.
     pub(super) fn fill_in(&mut self, answer: &Value) {
         let Some((head, rest)) = self.path.split_once('{') else { return };
-        let Some((name, rest)) = rest.split_once('}') else { return };
-        let value = answer.get(name).and_then(Value::as_str).unwrap_or_default();
+        let Some((place, rest)) = rest.split_once('}') else { return };
+        let value = answer.pointer(place).and_then(Value::as_str).unwrap_or_default();
         self.path = format!("{head}{value}{rest}");
     }
 
-    pub(super) fn coming(self, status: StatusCode) -> Self {
-        self.must(|outcome| outcome.status = status)
+    pub(super) fn returning(self, status: StatusCode) -> Self {
+        Self { status, ..self }
     }
 
     pub(super) fn expecting(self, expected: Vec<(&'static str, Expected)>) -> Self {
-        self.must(|outcome| outcome.expected = expected)
-    }
-
-    pub(super) fn logging(self, events: &[&'static str]) -> Self {
-        self.must(|outcome| outcome.events = events.to_vec())
+        Self { expected, ..self }
     }
 
     pub(super) fn mailing(self, id: String) -> Self {
@@ -207,26 +147,8 @@ impl Step {
         Self { patience, ..self }
     }
 
-    /// The same step, of which nobody can know what comes.
-    pub(super) fn unforeseen(self) -> Self {
-        Self { outcome: None, patience: Duration::ZERO, ..self }
-    }
-
-    /// The same step where mail goes its own way.
-    pub(super) fn without_mail(self) -> Self {
-        Self { mail: None, ..self }
-            .must(|outcome| outcome.events.retain(|event| !event.starts_with(MAIL_EVENTS)))
-    }
-
-    fn must(mut self, say: impl FnOnce(&mut Outcome)) -> Self {
-        self.outcome.as_mut().map(say);
-        self
-    }
-}
-
-impl Outcome {
-    /// What of `answer` is not as it should be, if anything.
-    pub(super) fn wrong(&self, answer: &Answer) -> Option<String> {
+    /// The first difference between `answer` and the expected response.
+    pub(super) fn fault(&self, answer: &Answer) -> Option<String> {
         if answer.status != self.status {
             return Some(format!("expected status {}", self.status));
         }
@@ -241,23 +163,13 @@ impl Outcome {
                 Expected::Is(value) if found.as_ref() != Some(value) => {
                     Some(format!("expected {value} at {place}"))
                 }
-                Expected::There if found.is_none() => Some(format!("expected something at {place}")),
+                Expected::Present if found.is_none() => Some(format!("expected a value at {place}")),
                 _ => None,
             }
         })
     }
-
-    /// What of the entries in the log is not as it should be, if anything.
-    pub(super) fn wrong_in_log(&self, entries: &[Value]) -> Option<String> {
-        let mut found: Vec<_> = entries.iter().filter_map(|entry| entry.get("event")?.as_str()).collect();
-        let mut expected = self.events.clone();
-        found.sort_unstable();
-        expected.sort_unstable();
-        (found != expected).then(|| format!("expected the events {:?}", self.events))
-    }
 }
 
-/// That `value` must stand there.
 pub(super) fn is(value: impl Into<Value>) -> Expected {
     Expected::Is(value.into())
 }
@@ -273,52 +185,41 @@ mod tests {
         Answer { status, headers, body: body.into() }
     }
 
-    fn outcome(expected: Vec<(&'static str, Expected)>, events: &[&'static str]) -> Outcome {
-        Outcome { status: StatusCode::OK, expected, events: events.to_vec() }
+    fn step(expected: Vec<(&'static str, Expected)>) -> Step {
+        Step::get(Socket::Routes, "/v1/status".into()).expecting(expected)
     }
 
     #[test]
     fn an_answer_is_wrong_by_its_status_a_place_or_a_header() {
         let ok = answer(StatusCode::OK, r#"{"a":{"b":1},"none":null}"#);
-        let right = || vec![("/a/b", is(1)), ("/a", Expected::There), ("retry-after", is("5"))];
-        assert_eq!(outcome(right(), &[]).wrong(&ok), None);
+        let right = || vec![("/a/b", is(1)), ("/a", Expected::Present), ("retry-after", is("5"))];
+        assert_eq!(step(right()).fault(&ok), None);
         let other = answer(StatusCode::CREATED, r#"{"a":{"b":1}}"#);
-        assert_eq!(outcome(right(), &[]).wrong(&other).as_deref(), Some("expected status 200 OK"));
+        assert_eq!(step(right()).fault(&other).as_deref(), Some("expected status 200 OK"));
         for (place, expected) in [
             ("/a/b", is(2)),
             ("/c", is(1)),
-            ("/c", Expected::There),
-            ("/none", Expected::There),
+            ("/c", Expected::Present),
+            ("/none", Expected::Present),
             ("retry-after", is("6")),
-            ("x-cache", Expected::There),
+            ("x-cache", Expected::Present),
         ] {
-            let wrong = outcome(vec![("/a/b", is(1)), (place, expected)], &[]).wrong(&ok);
-            assert!(wrong.as_ref().is_some_and(|wrong| wrong.ends_with(place)), "{place}: {wrong:?}");
+            let fault = step(vec![("/a/b", is(1)), (place, expected)]).fault(&ok);
+            assert!(fault.as_ref().is_some_and(|fault| fault.ends_with(place)), "{place}: {fault:?}");
         }
         let unreadable = answer(StatusCode::OK, "no JSON");
-        assert!(outcome(vec![("/a", Expected::There)], &[]).wrong(&unreadable).is_some());
+        assert!(step(vec![("/a", Expected::Present)]).fault(&unreadable).is_some());
     }
 
     #[test]
     fn a_path_is_filled_in_from_the_answer_before() {
         let filled = |path: &str| {
-            let mut step = Step::see("", path.into());
-            step.fill_in(&json!({"review_id": "v-1", "other": 2}));
+            let mut step = Step::get(Socket::Routes, path.into());
+            step.fill_in(&json!({"review": {"id": "v-1"}, "other": 2}));
             step.path
         };
-        assert_eq!(filled("/v1/reviews/{review_id}/resolve"), "/v1/reviews/v-1/resolve");
+        assert_eq!(filled("/v1/reviews/{/review/id}/resolve"), "/v1/reviews/v-1/resolve");
         assert_eq!(filled("/v1/reviews"), "/v1/reviews");
-        assert_eq!(filled("/v1/reviews/{other}"), "/v1/reviews/");
-    }
-
-    #[test]
-    fn the_log_is_wrong_if_it_lacks_an_event_or_has_one_more() {
-        let entries =
-            |events: &[&str]| events.iter().map(|event| json!({"event": event})).collect::<Vec<_>>();
-        let outcome = outcome(Vec::new(), &["b", "a", "a"]);
-        assert_eq!(outcome.wrong_in_log(&entries(&["a", "b", "a"])), None, "in whichever order");
-        for wrong in [&["a", "b"][..], &["a", "b", "b"], &["a", "a", "b", "c"], &[]] {
-            assert!(outcome.wrong_in_log(&entries(wrong)).is_some(), "{wrong:?}");
-        }
+        assert_eq!(filled("/v1/reviews/{/other}"), "/v1/reviews/");
     }
 }

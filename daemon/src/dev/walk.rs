@@ -1,201 +1,160 @@
-//! The walk: each step is sent, held against what must come of it, and shown.
+//! The walk: each step is sent, checked, and shown.
 
-use super::mailbox::Kept;
 use super::outside::{Model, Outside};
-use super::show::{Ended, Screen};
-use super::step::{MAIL_EVENTS, Outcome, Socket, Step, Turn, session};
+use super::step::{Chapter, Socket, Step, Turn};
 use super::{delivery, gate, ground, rules, verification};
-use crate::client::{Answer, Client};
 use anyhow::Context;
 use hyper::Method;
 use oracled_actors::Clock;
 use oracled_actors::platform::clock::monotonic;
+use oracled_api::base::client::{Answer, Client};
 use serde_json::Value;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How long the log and the mail are waited for, which an answer does not wait for.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a mail may take of which nobody knows whether it comes.
-const MAIL_TAKES: Duration = Duration::from_millis(500);
-/// Between two looks at something that is waited for.
+/// The time limit for a mail.
+const MAIL_PATIENCE: Duration = Duration::from_secs(10);
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// What happens beside the walk's sessions, and because of it.
-const HEALTH_EVENT: &str = "oracle_health_changed";
-/// What happens because of it in nobody's session.
-const RULES_EVENT: &str = "rules_evaluated";
-/// What happens because of it to a review, which has the name of a decision.
-const REVIEW_EVENTS: &str = "review_";
-/// Where an entry says whose it is.
-const NAMED_BY: [&str; 4] = ["session_id", "ontology_id", "oracle_id", "workflow_id"];
-/// So many entries are read at once: all of a walk.
-const ENTRIES: usize = 1000;
-/// The mail service's name among the oracles.
-const MAIL_ORACLE: &str = "mail";
+/// The most characters of a body that are shown.
+const SHOWN_CHARS: usize = 4000;
 
 /// A walk under way.
 #[derive(Debug)]
 pub(super) struct Walk<'w, W> {
-    pub(super) screen: Screen<W>,
+    pub(super) out: W,
+    pub(super) colour: bool,
+    /// Shows each request and its response.
+    pub(super) verbose: bool,
     pub(super) routes: Client,
     pub(super) control: Client,
     pub(super) outside: &'w Outside,
-    /// The number of the last entry before it.
+    /// The number of the log's last entry before the walk.
     pub(super) before: u64,
 }
 
 impl<W: Write> Walk<'_, W> {
-    /// Walks and shows every step; hands back how many were not as they should be.
+    /// Walks through all chapters and returns how many failed.
     pub(super) async fn walk(mut self) -> anyhow::Result<usize> {
-        let mut steps = gate::steps(self.before);
-        steps.extend(rules::steps(self.before));
-        steps.extend(ground::steps(self.before)?);
-        steps.extend(verification::steps(self.before)?);
-        // what nobody can foresee comes last: it may go on behind its steps
-        steps.extend(delivery::steps(self.outside, self.before, Clock::system().now()));
-        let count = steps.len() + 1;
-        let (mut failed, mut seen) = (0, self.before);
-        let mut story = Some(Vec::new());
-        let mut before = Value::Null;
-        for (number, mut step) in (1..).zip(steps) {
-            let title = format!("{number}/{count}  {}", step.title);
-            step.fill_in(&before);
-            let (ended, entries, answer) = self.step(&title, &step, seen).await?;
-            before = answer.json().unwrap_or_default();
-            failed += usize::from(matches!(ended, Ended::Wrong(_)));
-            seen = entries.last().and_then(|entry| entry.get("seq")?.as_u64()).unwrap_or(seen);
-            // what nobody can foresee may go on behind the step
-            story = story.filter(|_| ended != Ended::Unforeseen).map(|story| [story, entries].concat());
+        let began = monotonic();
+        let mut chapters = gate::chapters(self.before);
+        chapters.extend(rules::chapters(self.before));
+        chapters.extend(ground::chapters(self.before)?);
+        chapters.extend(verification::chapters(self.before)?);
+        chapters.extend(delivery::chapters(self.outside, self.before, Clock::system().now()));
+        let count = chapters.len();
+        let (mut failed, mut unchecked, mut requests) = (0, 0, 0);
+        for chapter in chapters {
+            requests += chapter.steps.len();
+            unchecked += usize::from(!chapter.is_checked);
+            failed += usize::from(!self.chapter(chapter).await?);
         }
-        let entries = self.entries(self.before).await?;
-        let ended = match story {
-            None => Ended::Unforeseen,
-            Some(story) if story == self.of_the_walk(entries.clone()) => Ended::AsExpected,
-            Some(_) => Ended::Wrong("expected no more than the steps have left there".into()),
-        };
-        failed += usize::from(matches!(ended, Ended::Wrong(_)));
-        self.screen.title(&format!("{count}/{count}  the log tells the whole story"), &ended)?;
-        self.screen.entries(&entries)?;
-        self.screen.note("")?;
+        let passed = count - failed - unchecked;
+        let unchecked = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
+        let seconds = began.elapsed().as_secs_f64();
+        writeln!(
+            self.out,
+            "\n{passed} of {count} steps passed{unchecked} ({requests} requests, {seconds:.1} s)"
+        )?;
         Ok(failed)
     }
 
-    /// Takes a step and shows it; hands back how it ended, the entries that it has left behind the one of number `seen`, and
-    /// the answer.
-    async fn step(
-        &mut self,
-        title: &str,
-        step: &Step,
-        seen: u64,
-    ) -> anyhow::Result<(Ended, Vec<Value>, Answer)> {
+    /// Takes the steps of a chapter up to the first that fails; returns whether none did.
+    async fn chapter(&mut self, chapter: Chapter) -> anyhow::Result<bool> {
+        let Chapter { title, steps, is_checked } = chapter;
+        let (mut detail, mut fault) = (Vec::new(), None);
+        let mut previous = Value::Null;
+        for mut step in steps {
+            step.fill_in(&previous);
+            let answer = self.answer(&step, is_checked).await?;
+            describe(&mut detail, &step, &answer)?;
+            if is_checked {
+                fault = match step.fault(&answer) {
+                    None => self.mail(&step, &mut detail).await?,
+                    fault => fault,
+                };
+            }
+            if let Some(fault) = &mut fault {
+                *fault = format!("{} {}: {fault}", step.method, step.path);
+                break;
+            }
+            previous = answer.json().unwrap_or_default();
+        }
+        let (mark, code) = match (is_checked, &fault) {
+            (false, _) => ("·", "33"),
+            (true, None) => ("✓", "32"),
+            (true, Some(_)) => ("✗", "31"),
+        };
+        let mark = if self.colour { format!("\x1b[{code}m{mark}\x1b[0m") } else { mark.to_owned() };
+        let is_ok = fault.is_none();
+        let fault = fault.map(|fault| format!(": {}", shortened(&fault))).unwrap_or_default();
+        writeln!(self.out, "{mark} {title}{fault}")?;
+        if self.verbose || !is_checked || !is_ok {
+            self.out.write_all(&detail)?;
+        }
+        Ok(is_ok)
+    }
+
+    /// The first response to a step that is as expected, or the last one within its patience.
+    async fn answer(&mut self, step: &Step, is_checked: bool) -> anyhow::Result<Answer> {
         if let (Some(turn), Model::Recorded { model, .. }) = (step.turn, &self.outside.model) {
             model.set_down(turn == Turn::GoesDown);
         }
-        if step.outcome.is_none() && step.socket == Socket::Routes {
-            self.screen.note("  … may take its time")?;
-        }
-        let answer = self.answer(step).await?;
-        let (mut wrong, mut entries) = (None, Vec::new());
-        if let Some(outcome) = &step.outcome {
-            wrong = outcome.wrong(&answer);
-            let patience = if wrong.is_none() { PATIENCE } else { Duration::ZERO };
-            entries = self.entries_of(outcome, seen, patience).await?;
-            wrong = wrong.or_else(|| outcome.wrong_in_log(&entries));
-        }
-        let mail = self.mail(step).await?;
-        if let (None, None, Some(id)) = (&wrong, &mail, &step.mail) {
-            wrong = Some(format!("expected a mail {id}"));
-        }
-        let ended = match (&step.outcome, wrong) {
-            (None, _) => Ended::Unforeseen,
-            (Some(_), None) => Ended::AsExpected,
-            (Some(_), Some(wrong)) => Ended::Wrong(wrong),
-        };
-        self.screen.title(title, &ended)?;
-        self.screen.sent(step)?;
-        self.screen.came(&answer)?;
-        if let Some(mail) = mail {
-            self.screen.mail(&mail)?;
-        }
-        self.screen.note("")?;
-        Ok((ended, entries, answer))
-    }
-
-    /// The answer to a step: the first one that is as it should be, or the last one within its patience.
-    async fn answer(&mut self, step: &Step) -> anyhow::Result<Answer> {
+        let client = if step.socket == Socket::Routes { &mut self.routes } else { &mut self.control };
         let began = monotonic();
-        let mut told = false;
         loop {
-            let client = if step.socket == Socket::Routes { &mut self.routes } else { &mut self.control };
             let body = step.body.clone().map(Into::into);
             let answer = client.call(step.method.clone(), &step.path, body).await?;
-            let wrong = step.outcome.as_ref().and_then(|outcome| outcome.wrong(&answer));
-            if wrong.is_none() || began.elapsed() >= step.patience {
+            if !is_checked || step.fault(&answer).is_none() || began.elapsed() >= step.patience {
                 return Ok(answer);
             }
-            if !told {
-                self.screen.note("  … waits a moment")?;
-                told = true;
-            }
             sleep(PAUSE).await;
         }
     }
 
-    /// The entries that have come of a step, as soon as there are as many as it must leave, or within `patience`.
-    async fn entries_of(
-        &mut self,
-        outcome: &Outcome,
-        seen: u64,
-        patience: Duration,
-    ) -> anyhow::Result<Vec<Value>> {
-        let began = monotonic();
-        loop {
-            let entries = self.entries(seen).await?;
-            let entries = self.of_the_walk(entries);
-            if entries.len() >= outcome.events.len() || began.elapsed() >= patience {
-                return Ok(entries);
-            }
-            sleep(PAUSE).await;
-        }
-    }
-
-    /// The mail that has come of a step. Where its entries are there, so is the mail; else it gets a moment.
-    async fn mail(&self, step: &Step) -> anyhow::Result<Option<Kept>> {
+    /// Waits for the mail that a step causes, if mails go into files; returns an error text if it does not arrive.
+    async fn mail(&self, step: &Step, detail: &mut Vec<u8>) -> anyhow::Result<Option<String>> {
         let (Some(id), Some(mailbox)) = (&step.mail, &self.outside.mailbox) else { return Ok(None) };
-        if step.outcome.is_none() {
-            sleep(MAIL_TAKES).await;
+        let began = monotonic();
+        while began.elapsed() < MAIL_PATIENCE {
+            if let Some(mail) = mailbox.mail(id)? {
+                writeln!(detail, "    mail {}", mail.file.display())?;
+                writeln!(detail, "      {}", shortened(&mail.text))?;
+                return Ok(None);
+            }
+            sleep(PAUSE).await;
         }
-        Ok(mailbox.mail(id)?)
+        Ok(Some(format!("expected a mail {id}")))
     }
+}
 
-    /// The entries behind the one of number `seen`.
-    async fn entries(&mut self, seen: u64) -> anyhow::Result<Vec<Value>> {
-        let answer =
-            self.control.call(Method::GET, &format!("/v1/log?after={seen}&limit={ENTRIES}"), None).await?;
-        let entries = serde_json::Deserializer::from_slice(&answer.body).into_iter();
-        Ok(entries.collect::<Result<_, _>>()?)
+fn describe(out: &mut impl Write, step: &Step, answer: &Answer) -> io::Result<()> {
+    let socket = if step.socket == Socket::Control { " (control socket)" } else { "" };
+    writeln!(out, "    {} {}{socket}", step.method, step.path)?;
+    if let Some(body) = &step.body {
+        writeln!(out, "      {}", shortened(body))?;
     }
+    writeln!(out, "      {}", answer.status)?;
+    writeln!(out, "      {}", shortened(&String::from_utf8_lossy(&answer.body)))
+}
 
-    /// Those of them that are the walk's doing: the store may have a past, and a configured mail service fails or not.
-    fn of_the_walk(&self, mut entries: Vec<Value>) -> Vec<Value> {
-        let names = session(self.before, "");
-        let mail_is_foreseen = self.outside.mailbox.is_some();
-        entries.retain(|entry| {
-            let word = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
-            let of_mail = word("event").starts_with(MAIL_EVENTS) || word("oracle_id") == MAIL_ORACLE;
-            let of_no_session = [HEALTH_EVENT, RULES_EVENT].contains(&word("event"))
-                || word("event").starts_with(REVIEW_EVENTS);
-            let is_named = NAMED_BY.iter().any(|field| word(field).starts_with(&names));
-            let is_ours = is_named || of_no_session;
-            is_ours && (mail_is_foreseen || !of_mail)
-        });
-        entries
+/// `text` on one line, without characters that control a terminal, and not too long to read.
+fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut shown = String::new();
+    for character in line.chars().take(SHOWN_CHARS) {
+        match character {
+            '"' | '\'' | '\\' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
     }
+    let end = if line.chars().count() > SHOWN_CHARS { "…" } else { "" };
+    shown + end
 }
 
 /// The number of the last entry in the log.
 pub(super) async fn last_seq(control: &mut Client) -> anyhow::Result<u64> {
     let status: Value = control.call(Method::GET, "/v1/status", None).await?.json()?;
-    status.get("entries").and_then(Value::as_u64).context("the status does not say how long the log is")
+    status.get("entries").and_then(Value::as_u64).context("the status has no `entries`")
 }

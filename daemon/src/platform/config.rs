@@ -4,7 +4,6 @@
 //! only variables that do not look like a key are ignored, and logged. TMM's constants are not here, and cannot be.
 
 mod cleartext;
-mod directories;
 mod error;
 mod flags;
 mod ingestion;
@@ -15,12 +14,12 @@ mod variables;
 
 use cleartext::check_url;
 pub(crate) use cleartext::{has_login, is_cleartext, is_local, shown_url};
-pub use directories::Directories;
 pub use error::ConfigError;
 pub use flags::{CONFIG_VARIABLE, Flags};
 pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
 pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
 pub use model::{Model, Provider};
+use oracled_api::base::directories::Directories;
 pub use rules::Rules;
 
 use crate::platform::telemetry::{self, LogFormat};

@@ -272,7 +272,7 @@ pub async fn serve<H, F, B>(
     handle: H,
 ) where
     H: Fn(Request<Incoming>, Peer, StillWaiting) -> F + Clone + Send + 'static,
-    F: Future<Output = Response<B>> + Send + 'static,
+    F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: hyper::body::Body<Data = bytes::Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Send
         + 'static,
@@ -311,10 +311,7 @@ pub async fn serve<H, F, B>(
         let stream = SharedStream::new(stream);
         let watched = stream.clone();
         let still_waiting: StillWaiting = Arc::new(move || watched.has_client());
-        let service = service_fn(move |request| {
-            let handled = handle(request, peer, Arc::clone(&still_waiting));
-            async move { Ok::<_, Infallible>(handled.await) }
-        });
+        let service = service_fn(move |request| handle(request, peer, Arc::clone(&still_waiting)));
         let connection = graceful.watch(http.serve_connection(
             TokioIo::new(BoundedWrites::new(stream, bounds.unread, Arc::clone(&is_short))),
             service,

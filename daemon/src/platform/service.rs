@@ -8,12 +8,13 @@ use jiff::Timestamp;
 use oracled_actors::System;
 use oracled_actors::audit::logger::JournalReport;
 use oracled_actors::platform::caller::carried;
+use oracled_api::base::problem::ProblemCode;
+use oracled_domain::ground::check::CheckProgress;
 use oracled_domain::ground::id::SourceId;
-use oracled_store::ground::verify::CheckProgress;
 use prometheus_client::registry::Registry;
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 
@@ -36,6 +37,37 @@ impl SourceChecks {
     pub fn get(&self, oracle_id: &SourceId) -> Option<CheckProgress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(oracle_id).copied()
     }
+}
+
+/// Runs `action` to its end in a task of its own: hyper drops the future of a handler when its client disconnects, which must
+/// not separate a change from its entry. A panic fails only this request.
+///
+/// # Errors
+/// `Internal` if the action panicked.
+pub(crate) fn act<T: Send + 'static>(
+    action: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> impl Future<Output = Result<T, Problem>> {
+    let acted = tokio::spawn(carried(action));
+    async move {
+        acted.await.unwrap_or_else(|error| {
+            if error.is_panic() {
+                count_request_panic();
+            }
+            Err(Problem::new(ProblemCode::InternalError, error.to_string()))
+        })
+    }
+}
+
+/// Counts a request that failed by a panic. The panic hook has logged it.
+pub(crate) fn count_request_panic() {
+    REQUEST_PANICS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The number of requests that failed by a panic.
+static REQUEST_PANICS: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn request_panics() -> u64 {
+    REQUEST_PANICS.load(Ordering::Relaxed)
 }
 
 /// The running daemon, as its handlers see it.
@@ -108,8 +140,7 @@ impl Service {
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         let place = Arc::clone(&self.places).try_acquire_owned();
-        let place =
-            place.map_err(|_| Problem::Overloaded("as much as is allowed is being judged already".into()));
+        let place = place.map_err(|_| Problem::overloaded("too many verdicts are in flight"));
         self.work_at(place, work).await
     }
 
@@ -122,7 +153,7 @@ impl Service {
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         let place = Arc::clone(&self.places).acquire_owned().await;
-        self.work_at(place.map_err(|_| Problem::Draining), work).await
+        self.work_at(place.map_err(|_| Problem::draining()), work).await
     }
 
     async fn work_at<T: Send + 'static>(
@@ -131,16 +162,15 @@ impl Service {
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
         if self.draining() {
-            return Err(Problem::Draining);
+            return Err(Problem::draining());
         }
         let place = place?;
-        // a future of its own: hyper drops the handler's when the client goes away
-        let worked = tokio::spawn(carried(async move {
+        act(async move {
             let done = work.await;
             drop(place);
             done
-        }));
-        worked.await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
+        })
+        .await
     }
 
     /// How much is in flight.
@@ -156,7 +186,7 @@ impl Service {
     pub fn hold_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let held = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
-        held.map_err(|_| Problem::Overloaded("as much as is allowed is being sent already".into()))
+        held.map_err(|_| Problem::overloaded("too many request bodies are in memory"))
     }
 
     /// Waits for so many bytes of the memory for large answers, or all of it, to be given back when what is handed back is
@@ -236,5 +266,30 @@ impl Service {
         let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
         let draining = self.draining().then(|| "draining".to_owned());
         [failure, damage, draining].into_iter().flatten().map(without_state_dir).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn action_runs_to_its_end_if_its_caller_disconnects() {
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        drop(act(async move {
+            tokio::task::yield_now().await;
+            done.send(()).expect("the test waits");
+            Ok(())
+        }));
+        is_done.await.expect("the action has run to its end");
+    }
+
+    #[tokio::test]
+    async fn request_fails_alone_and_is_counted_if_it_panics() {
+        let before = request_panics();
+        let panicked: Result<(), Problem> = act(async { panic!("over nothing") }).await;
+        assert!(panicked.is_err(), "{panicked:?}");
+        assert!(act(async { Ok(()) }).await.is_ok());
+        assert_eq!(request_panics() - before, 1);
     }
 }

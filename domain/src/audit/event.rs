@@ -1,13 +1,11 @@
 //! Every audit event, with the seed's field names.
 //!
-//! An event says what was decided or changed, by whom and when; it never holds a rejected verdict's text. Its
-//! JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq` and, where a request caused it, `caller`.
+//! An event reports what was decided or changed, by whom and when; it never contains the text of a rejected verdict. Its JSON
+//! is one line of `oracle_log.jsonl`, to which the journal adds `seq` and, if a request caused it, `caller`.
 
-mod about;
 mod caller;
 mod crosscheck;
 pub mod ground;
-mod kind;
 mod query;
 mod rules;
 pub mod verification;
@@ -18,7 +16,6 @@ pub use query::{QueryEntry, ReadKind, ReadOutcome};
 pub use rules::{FactsFromEntry, OriginEntry, RuleEntry, RulesEntry};
 
 use crate::base::digest::Sha256Hex;
-use crate::verdict::crosscheck::Judgement;
 use crate::verdict::divergence::{DivergenceCheck, OriginalLabel, Variance};
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::Generation;
@@ -27,15 +24,16 @@ use crate::verdict::interaction::Interaction;
 use crate::verdict::label::{Label, Tier};
 use crate::verdict::mail::{MailId, MailKind};
 use crate::verdict::oracle::OracleId;
-use crate::verdict::session::{Query, SessionId};
+use crate::verdict::session::SessionId;
 use ground::{
     AdapterEntry, ConfirmationEntry, FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry,
-    PruneEntry, PullEnd, PullEntry, PullFailure, RebuildEntry, RunEntry, SourceEntry,
+    PruneEntry, PullEndedEntry, PullFailedEntry, PullStartedEntry, RebuildEntry, RunEntry, SourceEntry,
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use strum::{IntoStaticStr, VariantNames};
 use verification::{
-    DismissalEntry, KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry,
+    DismissalEntry, KeptRemovedEntry, ResolutionEntry, ReviewEntry, RevocationEntry, SourceAskedEntry,
     VerificationEntry, WorkflowEntry,
 };
 
@@ -50,40 +48,44 @@ pub struct Peer {
     pub pid: Option<i32>,
 }
 
-/// One thing that happened and must be known later.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// One entry of the log, as its cause reports it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Event {
+    /// The kind, with its details.
+    #[serde(flatten)]
+    pub kind: EventKind,
+    /// The session that the event is about.
+    #[serde(default)]
+    pub session_id: Option<SessionId>,
+    /// When it happened.
+    pub timestamp: Timestamp,
+}
+
+/// The kind of an event, with its details; its name is the `event` field.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
+#[strum(serialize_all = "snake_case")]
+pub enum EventKind {
     /// A verdict was judged.
     TmmCrosscheck(CrosscheckEntry),
     /// Judging failed inside; nothing was approved.
     CrosscheckError {
-        /// Whose verdict.
-        session_id: SessionId,
         /// On which path it came.
         path: GatePath,
         /// Always `ERROR`.
-        level: Severity,
+        level: EventSeverity,
         /// What went wrong.
         cause: String,
-        /// When.
-        timestamp: Timestamp,
     },
     /// A text, or what a verdict says in words, was checked against facts.
     RulesEvaluated(RulesEntry),
     /// The check that refused a session's verdict was dropped to make room for newer ones.
     RefusalDropped {
-        /// The session.
-        session_id: SessionId,
         /// The user id that submitted the refused verdict.
         owner_uid: Option<u32>,
-        /// When.
-        timestamp: Timestamp,
     },
     /// An approved verdict was stored and may be answered from now on.
     VerdictCached {
-        /// Whose.
-        session_id: SessionId,
         /// Of which tier.
         tier: Tier,
         /// Its top-level verdict.
@@ -94,24 +96,16 @@ pub enum Event {
         path: GatePath,
         /// The user id that owns the session.
         owner_uid: Option<u32>,
-        /// When.
-        timestamp: Timestamp,
     },
     /// A cached verdict was removed by an administrator; its session stays.
     VerdictPurged {
-        /// Whose.
-        session_id: SessionId,
         /// The SHA-256 of the removed text; null if the text was damaged.
         verdict_sha256: Option<Sha256Hex>,
         /// By whom.
         peer: Peer,
-        /// When.
-        timestamp: Timestamp,
     },
     /// A route told of a session, or more of one, that a later read may need.
     SessionRegistered {
-        /// Whose.
-        session_id: SessionId,
         /// Of which tier.
         tier: Tier,
         /// The first 80 Unicode scalar values of the query.
@@ -122,61 +116,43 @@ pub enum Event {
         has_email: bool,
         /// The user id that owns the session.
         owner_uid: Option<u32>,
-        /// When.
-        timestamp: Timestamp,
     },
     /// The address of a known session was set or changed.
     SessionAddressChanged {
-        /// The session.
-        session_id: SessionId,
         /// The user id that owns the session.
         owner_uid: Option<u32>,
         /// The address before, as its HMAC-SHA-256 under a key that only the store has; null where there was none.
         before: Option<Sha256Hex>,
         /// The address after, likewise.
         after: Option<Sha256Hex>,
-        /// When.
-        timestamp: Timestamp,
     },
     /// An administrator corrected a session: its address, its original verdict or its owner.
     SessionCorrected {
-        /// The session.
-        session_id: SessionId,
         /// The owner before and after.
-        owner_uid: Change<Option<u32>>,
+        owner_uid: ValueChange<Option<u32>>,
         /// The original verdict before and after.
-        original_verdict: Change<OriginalLabel>,
+        original_verdict: ValueChange<OriginalLabel>,
         /// Whether the address changed; `session_address_changed` has the digests.
         address_changed: bool,
         /// By whom.
         peer: Peer,
-        /// When.
-        timestamp: Timestamp,
     },
     /// An administrator removed a session with its cached verdict.
     SessionRemoved {
-        /// The session.
-        session_id: SessionId,
         /// The user id that owned the session.
         owner_uid: Option<u32>,
         /// The SHA-256 of the cached verdict that was removed with it; null if it had none, or if its text was damaged.
         verdict_sha256: Option<Sha256Hex>,
         /// By whom.
         peer: Peer,
-        /// When.
-        timestamp: Timestamp,
     },
     /// A lost verdict is about to be regenerated: written down before the model is asked, so that the limit on
     /// regenerations holds over a restart.
     RegenAttempted {
-        /// Whose.
-        session_id: SessionId,
         /// Of which tier.
         tier: Tier,
         /// How it is made.
         generation: Generation,
-        /// When.
-        timestamp: Timestamp,
     },
     /// An upstream was asked something.
     OracleInteraction(Interaction),
@@ -190,40 +166,28 @@ pub enum Event {
         /// The rate that was exceeded.
         threshold: f64,
         /// Always `ESCALATION`.
-        level: Severity,
-        /// When.
-        timestamp: Timestamp,
+        level: EventSeverity,
     },
     /// A mail was put into the outbox.
     MailQueued {
         /// Which.
         mail_id: MailId,
-        /// About whose verdict.
-        session_id: SessionId,
         /// What it is for.
         kind: MailKind,
-        /// When.
-        timestamp: Timestamp,
     },
     /// The mail service has taken a mail.
     MailSent {
         /// Which.
         mail_id: MailId,
-        /// About whose verdict.
-        session_id: SessionId,
         /// What it is for.
         kind: MailKind,
         /// At which attempt.
         attempt: u32,
-        /// When.
-        timestamp: Timestamp,
     },
     /// A mail could not be sent.
     MailFailed {
         /// Which.
         mail_id: MailId,
-        /// About whose verdict.
-        session_id: SessionId,
         /// What it is for.
         kind: MailKind,
         /// At which attempt.
@@ -232,30 +196,20 @@ pub enum Event {
         cause: String,
         /// When it is tried again; null if it is not: it is a dead letter now.
         next_attempt_at: Option<Timestamp>,
-        /// When.
-        timestamp: Timestamp,
     },
     /// An administrator had a mail tried anew.
     MailRequeued {
         /// Which.
         mail_id: MailId,
-        /// About whose verdict.
-        session_id: SessionId,
         /// By whom.
         peer: Peer,
-        /// When.
-        timestamp: Timestamp,
     },
     /// An administrator took a mail out of the outbox unsent.
     MailDropped {
         /// Which.
         mail_id: MailId,
-        /// About whose verdict.
-        session_id: SessionId,
         /// By whom.
         peer: Peer,
-        /// When.
-        timestamp: Timestamp,
     },
     /// An administrator changed how the daemon runs.
     ControlAction {
@@ -265,8 +219,6 @@ pub enum Event {
         detail: String,
         /// By whom; null for a signal, whose sender the kernel does not name.
         peer: Option<Peer>,
-        /// When.
-        timestamp: Timestamp,
     },
     /// An oracle is doing better or worse, or an administrator opened or closed its circuit.
     OracleHealthChanged {
@@ -282,8 +234,6 @@ pub enum Event {
         consecutive_failures: u32,
         /// By whom; null where it came of calls or of time.
         peer: Option<Peer>,
-        /// When.
-        timestamp: Timestamp,
     },
     /// A version of an ontology was registered.
     OntologyRegistered(OntologyEntry),
@@ -300,11 +250,11 @@ pub enum Event {
     /// A live source has an adapter, or another one.
     AdapterRegistered(AdapterEntry),
     /// A payload is about to be pulled: written down before its source is asked, so that schedules hold over a restart.
-    PullStarted(PullEntry),
+    PullStarted(PullStartedEntry),
     /// A payload was pulled, or there was nothing new.
-    PullEnded(PullEnd),
+    PullEnded(PullEndedEntry),
     /// A payload could not be pulled.
-    PullFailed(PullFailure),
+    PullFailed(PullFailedEntry),
     /// An ingestion run has begun.
     IngestionStarted(RunEntry),
     /// An ingestion run has ended: with its records visible, or with nothing.
@@ -318,7 +268,7 @@ pub enum Event {
     /// A workflow of verification was registered, or has another definition.
     WorkflowRegistered(WorkflowEntry),
     /// A source was asked for a verification.
-    SourceAsked(OracleInteraction),
+    SourceAsked(SourceAskedEntry),
     /// It was decided what is told of a question.
     VerificationDecided(VerificationEntry),
     /// A question was put before a person.
@@ -339,107 +289,109 @@ pub enum Event {
         failed_at: Timestamp,
         /// How many entries went to the service log as `log_fallback` meanwhile.
         fallback_entries: u64,
-        /// When.
-        timestamp: Timestamp,
     },
     /// The daemon began to serve.
     ServiceStarted {
         /// Its version.
         version: String,
-        /// When.
-        timestamp: Timestamp,
     },
     /// The daemon ended in good order.
-    ServiceStopped {
-        /// When.
-        timestamp: Timestamp,
-    },
+    ServiceStopped,
 }
 
 /// A value before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change<T> {
+pub struct ValueChange<T> {
     /// Before.
     pub before: T,
     /// After.
     pub after: T,
 }
 
-/// How grave an event is, where it says so.
+/// The severity of an event, where the specification requires one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum Severity {
+pub enum EventSeverity {
     /// Something failed.
     Error,
-    /// Somebody has to look into it.
+    /// An operator must act.
     Escalation,
 }
 
 impl Event {
-    /// The entry for `judgement` of a verdict that came in on `path` at `at`.
+    /// An event of `session_id` at `timestamp`.
     #[must_use]
-    pub fn judged(
-        judgement: &Judgement,
-        session_id: SessionId,
-        query: &Query,
-        path: GatePath,
-        at: Timestamp,
-    ) -> Self {
-        Self::TmmCrosscheck(CrosscheckEntry::of(judgement, session_id, query, path, at))
+    pub fn new(timestamp: Timestamp, session_id: impl Into<Option<SessionId>>, kind: EventKind) -> Self {
+        Self { kind, session_id: session_id.into(), timestamp }
+    }
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct EventFields<'e> {
+            #[serde(flatten)]
+            kind: &'e EventKind,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            session_id: Option<Option<&'e SessionId>>,
+            timestamp: Timestamp,
+        }
+        // an evaluation of a text without a session has `"session_id": null`
+        let has_field = self.session_id.is_some() || matches!(self.kind, EventKind::RulesEvaluated(_));
+        let session_id = has_field.then_some(self.session_id.as_ref());
+        EventFields { kind: &self.kind, session_id, timestamp: self.timestamp }.serialize(serializer)
+    }
+}
+
+impl EventKind {
+    /// The names of all kinds, in the order of their declaration.
+    pub const NAMES: &'static [&'static str] = Self::VARIANTS;
+
+    /// The kind's name: the `event` field.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
-    /// When it happened.
+    /// The verification that the event is part of.
     #[must_use]
-    pub const fn timestamp(&self) -> Timestamp {
+    pub fn execution_id(&self) -> Option<&str> {
         match self {
-            Self::TmmCrosscheck(CrosscheckEntry { timestamp, .. })
-            | Self::OracleInteraction(Interaction { timestamp, .. })
-            | Self::RegenDivergenceCheck(DivergenceCheck { timestamp, .. })
-            | Self::RulesEvaluated(RulesEntry { timestamp, .. })
-            | Self::CrosscheckError { timestamp, .. }
-            | Self::RefusalDropped { timestamp, .. }
-            | Self::VerdictCached { timestamp, .. }
-            | Self::VerdictPurged { timestamp, .. }
-            | Self::SessionRegistered { timestamp, .. }
-            | Self::SessionAddressChanged { timestamp, .. }
-            | Self::SessionCorrected { timestamp, .. }
-            | Self::SessionRemoved { timestamp, .. }
-            | Self::RegenAttempted { timestamp, .. }
-            | Self::InfrastructureVariance { timestamp, .. }
-            | Self::MailQueued { timestamp, .. }
-            | Self::MailSent { timestamp, .. }
-            | Self::MailFailed { timestamp, .. }
-            | Self::MailRequeued { timestamp, .. }
-            | Self::MailDropped { timestamp, .. }
-            | Self::ControlAction { timestamp, .. }
-            | Self::OracleHealthChanged { timestamp, .. }
-            | Self::OntologyRegistered(OntologyEntry { timestamp, .. })
-            | Self::SourceChanged(SourceEntry { timestamp, .. })
-            | Self::FreshnessPolicySet(FreshnessEntry { timestamp, .. })
-            | Self::SourceInvalidated(InvalidationEntry { timestamp, .. })
-            | Self::SourceConfirmed(ConfirmationEntry { timestamp, .. })
-            | Self::PipelineRegistered(PipelineEntry { timestamp, .. })
-            | Self::AdapterRegistered(AdapterEntry { timestamp, .. })
-            | Self::PullStarted(PullEntry { timestamp, .. })
-            | Self::PullEnded(PullEnd { timestamp, .. })
-            | Self::PullFailed(PullFailure { timestamp, .. })
-            | Self::IngestionStarted(RunEntry { timestamp, .. })
-            | Self::IngestionEnded(RunEntry { timestamp, .. })
-            | Self::SourcePruned(PruneEntry { timestamp, .. })
-            | Self::SourceRebuilt(RebuildEntry { timestamp, .. })
-            | Self::SourceQueried(QueryEntry { timestamp, .. })
-            | Self::WorkflowRegistered(WorkflowEntry { timestamp, .. })
-            | Self::SourceAsked(OracleInteraction { timestamp, .. })
-            | Self::VerificationDecided(VerificationEntry { timestamp, .. })
-            | Self::ReviewOpened(ReviewEntry { timestamp, .. })
-            | Self::ReviewResolved(ResolutionEntry { timestamp, .. })
-            | Self::KeptAnswersRemoved(KeptRemovedEntry { timestamp, .. })
-            | Self::ReviewRevoked(RevocationEntry { timestamp, .. })
-            | Self::ReviewDismissed(DismissalEntry { timestamp, .. })
-            | Self::StorageRecovered { timestamp, .. }
-            | Self::ServiceStarted { timestamp, .. }
-            | Self::ServiceStopped { timestamp } => *timestamp,
+            Self::SourceAsked(SourceAskedEntry { execution_id, .. })
+            | Self::VerificationDecided(VerificationEntry { execution_id, .. })
+            // the id of a review is the execution id of its decision
+            | Self::ReviewOpened(ReviewEntry { review_id: execution_id, .. })
+            | Self::ReviewResolved(ResolutionEntry { review_id: execution_id, .. })
+            | Self::ReviewRevoked(RevocationEntry { review_id: execution_id, .. })
+            | Self::ReviewDismissed(DismissalEntry { review_id: execution_id, .. }) => Some(execution_id),
+            _ => None,
         }
+    }
+
+    /// Whether the event did not happen unless its entry was committed. A verdict was judged even if its entry is lost, but
+    /// it is cached only by the commit of its entry.
+    #[must_use]
+    pub const fn needs_commit(&self) -> bool {
+        !matches!(
+            self,
+            Self::TmmCrosscheck(_)
+                | Self::CrosscheckError { .. }
+                | Self::RulesEvaluated(_)
+                | Self::OracleInteraction(_)
+                | Self::InfrastructureVariance { .. }
+                | Self::MailSent { .. }
+                | Self::MailFailed { .. }
+                | Self::ControlAction { .. }
+                | Self::OracleHealthChanged { peer: None, .. }
+                | Self::PullEnded(_)
+                | Self::PullFailed(_)
+                | Self::SourceRebuilt(_)
+                | Self::SourceQueried(_)
+                | Self::SourceAsked(_)
+                | Self::StorageRecovered { .. }
+                | Self::ServiceStarted { .. }
+                | Self::ServiceStopped
+        )
     }
 }
 

@@ -1,12 +1,15 @@
 //! Exact decimal numbers, read from a source's own text without a binary float on the way (seed: `rfc-0002-ground-truth`,
 //! "Schema Normalization": `numeric_precision`, and "Ingestion Invariants" 2).
+//!
+//! `bigdecimal` would replace only the signs and exponents of `num`'s integers: it rounds a quotient that has no end, reads `1_0`,
+//! and has neither these limits nor keys. `fastnum` rounds at a fixed width, too narrow for products and units.
 
 mod rounding;
 
 pub use rounding::Rounding;
 
-use num_bigint::{BigInt, BigUint, Sign};
-use num_traits::{Pow, ToPrimitive};
+use num::bigint::{BigInt, BigUint, Sign};
+use num::traits::{Pow, ToPrimitive};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -5,6 +5,7 @@ use crate::base::decimal::{self, Decimal, PLACES_MAX, PLACES_MIN};
 use crate::base::unit::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use strum::IntoStaticStr;
 
 /// The most values of an enumeration.
 pub const ENUM_VALUES_MAX: usize = 10_000;
@@ -56,8 +57,9 @@ pub struct Axis {
 }
 
 /// What the values of an axis are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum AxisType {
     /// Decimal numbers.
     Number,
@@ -79,40 +81,17 @@ impl AxisType {
     pub const fn is_numeric(self) -> bool {
         matches!(self, Self::Number | Self::Integer)
     }
-
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Number => "number",
-            Self::Integer => "integer",
-            Self::String => "string",
-            Self::Boolean => "boolean",
-            Self::Date => "date",
-            Self::Enum => "enum",
-        }
-    }
 }
 
 /// Who can know the value of an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum AxisClass {
     /// Whoever it is about: an address, a preference.
     SelfReported,
     /// An instrument or an authority: a laboratory's value, a legal status.
     Measured,
-}
-
-impl AxisClass {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SelfReported => "self_reported",
-            Self::Measured => "measured",
-        }
-    }
 }
 
 /// Which of two values is the careful one.

@@ -1,9 +1,10 @@
 //! How often a source brings out a new version (seed: `rfc-0002-ground-truth`, "Source Registry").
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 /// How often a source brings out a new version, in the seed's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "snake_case")]
 pub enum UpdateFrequency {
     /// All the time.
@@ -24,20 +25,6 @@ pub enum UpdateFrequency {
     OnDemand,
 }
 
-impl UpdateFrequency {
-    /// All of them, the most frequent first.
-    pub const ALL: [Self; 8] = [
-        Self::Realtime,
-        Self::Daily,
-        Self::Weekly,
-        Self::Monthly,
-        Self::Quarterly,
-        Self::Annual,
-        Self::Static,
-        Self::OnDemand,
-    ];
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,9 +32,9 @@ mod tests {
     #[test]
     fn the_frequencies_are_the_seeds() {
         let words = r#"["realtime","daily","weekly","monthly","quarterly","annual","static","on_demand"]"#;
-        assert_eq!(serde_json::to_string(&UpdateFrequency::ALL).expect("it is written"), words);
+        assert_eq!(serde_json::to_string(&UpdateFrequency::VARIANTS).expect("it is written"), words);
         let read: Vec<UpdateFrequency> = serde_json::from_str(words).expect("it is read");
-        assert_eq!(read, UpdateFrequency::ALL);
+        assert_eq!(read, UpdateFrequency::VARIANTS);
         serde_json::from_str::<UpdateFrequency>(r#""hourly""#).expect_err("it is none of the seed's");
     }
 }

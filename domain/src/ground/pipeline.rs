@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
+use strum::IntoStaticStr;
 use tables::Table;
 
 /// A pipeline with everything that it names.
@@ -340,8 +341,9 @@ pub struct ValueNormalizer {
 }
 
 /// What can be done to values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum NormalizerType {
     /// Into another unit.
     UnitConversion,
@@ -357,22 +359,6 @@ pub enum NormalizerType {
     StringNormalization,
     /// Nothing.
     Identity,
-}
-
-impl NormalizerType {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::UnitConversion => "unit_conversion",
-            Self::EnumMapping => "enum_mapping",
-            Self::DateParsing => "date_parsing",
-            Self::NumericPrecision => "numeric_precision",
-            Self::Reciprocal => "reciprocal",
-            Self::StringNormalization => "string_normalization",
-            Self::Identity => "identity",
-        }
-    }
 }
 
 /// What must hold of a value.

@@ -1,5 +1,6 @@
 //! Queries: what is asked of a source, and whether that can be meant (RFC-0002, "Query Contract").
 
+pub mod answer;
 mod filter;
 mod written;
 

@@ -2,6 +2,7 @@
 
 use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// The longest reason, in characters.
 const REASON_MAX_CHARS: usize = 500;
@@ -41,8 +42,9 @@ pub struct Reject {
 }
 
 /// What a record has to keep to, in the order in which it is looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Rule {
     /// It can be read in the payload's format.
     Readable,
@@ -68,27 +70,6 @@ pub enum Rule {
     ValidTime,
     /// No other record of the run bears its key with other content.
     DuplicateKey,
-}
-
-impl Rule {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Readable => "readable",
-            Self::Schema => "schema",
-            Self::RequiredField => "required_field",
-            Self::Mapping => "mapping",
-            Self::UnitConversion => "unit_conversion",
-            Self::Reciprocal => "reciprocal",
-            Self::EnumMapping => "enum_mapping",
-            Self::DateParsing => "date_parsing",
-            Self::AxisType => "axis_type",
-            Self::Check => "check",
-            Self::ValidTime => "valid_time",
-            Self::DuplicateKey => "duplicate_key",
-        }
-    }
 }
 
 impl Rejection {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 
 /// How many digits of a run's id begin the ids of its records.
 const RECORD_ID_DIGITS: usize = 16;
@@ -134,8 +134,9 @@ pub struct FileRef {
 }
 
 /// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RunState {
     /// It goes on; after a restart, again from the beginning.
     Running,
@@ -149,21 +150,6 @@ pub enum RunState {
     Held,
     /// An operator has discarded it after it was held.
     Discarded,
-}
-
-impl RunState {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Held => "held",
-            Self::Discarded => "discarded",
-        }
-    }
 }
 
 /// The effect of a release on the records that were in force at its date.
@@ -279,8 +265,9 @@ impl AxisFill {
 }
 
 /// A warning about a run as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RunWarning {
     /// A path of the definition matched nothing in any record.
     UnmatchedPath {
@@ -297,17 +284,6 @@ pub enum RunWarning {
         /// Their numbers, from 1.
         columns: Vec<usize>,
     },
-}
-
-impl RunWarning {
-    /// The word for its kind.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::UnmatchedPath { .. } => "unmatched_path",
-            Self::UnnamedColumns { .. } => "unnamed_columns",
-        }
-    }
 }
 
 impl fmt::Display for RunWarning {
@@ -371,6 +347,48 @@ pub fn split_record_id(record_id: &str) -> Option<(&str, u64)> {
     let plain = position == "0" || !position.starts_with(['0', '+']);
     (run.len() == RECORD_ID_DIGITS && is_digits(run) && plain).then_some(())?;
     Some((run, position.parse().ok()?))
+}
+
+/// The progress of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunProgress {
+    /// The run.
+    pub run_id: Sha256Hex,
+    /// The source.
+    pub oracle_id: SourceId,
+    /// The pipeline.
+    pub pipeline_id: PipelineId,
+    /// The version that it reads.
+    pub version: String,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// Its current phase.
+    pub phase: RunPhase,
+    /// Bytes of the payload that were read.
+    pub bytes_read: u64,
+    /// The size of the payload, in bytes.
+    pub bytes: u64,
+    /// Records that were read.
+    pub read: u64,
+    /// Records that were rejected.
+    pub rejected: u64,
+    /// Records of the source that were merged.
+    pub merged: u64,
+}
+
+/// The phase of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum RunPhase {
+    /// It waits for other runs.
+    Waiting,
+    /// It reads its payload.
+    Reading,
+    /// It merges its records with those of the source.
+    Merging,
+    /// Its records become visible.
+    Committing,
 }
 
 #[cfg(test)]

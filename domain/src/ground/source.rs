@@ -15,6 +15,7 @@ use crate::base::digest::Sha256Hex;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use strum::IntoStaticStr;
 
 /// The id under which locks stand in verification records; no workflow asks a source of that name.
 pub const LOCK_ORACLE_ID: &str = "human-lock";
@@ -62,24 +63,14 @@ pub struct Registration {
 }
 
 /// Which adapter handles queries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum AdapterId {
     /// What it says is ingested, and answered from the store.
     Store,
     /// It is live: asked by HTTP, each time, as its adapter document says.
     Http,
-}
-
-impl AdapterId {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::Http => "http",
-        }
-    }
 }
 
 /// A source as it stands in the registry.
@@ -104,8 +95,9 @@ pub struct SourceRegistryEntry {
 }
 
 /// Whether a source answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ReviewStatus {
     /// Not yet: it can be ingested.
     Pending,
@@ -113,18 +105,6 @@ pub enum ReviewStatus {
     Approved,
     /// Until its deprecation date, with a warning.
     Deprecated,
-}
-
-impl ReviewStatus {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Approved => "approved",
-            Self::Deprecated => "deprecated",
-        }
-    }
 }
 
 /// A version of a source that was ingested.
@@ -235,7 +215,7 @@ pub enum BadSource {
         earliest: Timestamp,
     },
     /// The change does not follow from where it stands.
-    #[error("a source that is {} cannot be {change}", .status.as_str())]
+    #[error("a source that is {} cannot be {change}", .status.into_str())]
     Transition {
         /// Where it stands.
         status: ReviewStatus,
@@ -346,7 +326,7 @@ impl SourceRegistryEntry {
         let (before, after) = (&self.registration, &registration);
         let always = [
             ("oracle_id", before.oracle_id.to_string(), after.oracle_id.to_string()),
-            ("adapter_id", before.adapter_id.as_str().to_owned(), after.adapter_id.as_str().to_owned()),
+            ("adapter_id", before.adapter_id.into_str().to_owned(), after.adapter_id.into_str().to_owned()),
         ];
         if let Some((field, before, after)) = always.into_iter().find(|(_, before, after)| before != after) {
             return Err(BadSource::Fixed { field, before, after });

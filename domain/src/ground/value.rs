@@ -146,7 +146,7 @@ impl Typed {
         if axis.kind == AxisType::Boolean {
             Ok(Self::Bool(value))
         } else {
-            Err(NotOfAxis::new(if value { "true" } else { "false" }, format!("a {}", axis.kind.as_str())))
+            Err(NotOfAxis::new(if value { "true" } else { "false" }, format!("a {}", axis.kind.into_str())))
         }
     }
 

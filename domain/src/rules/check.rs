@@ -4,6 +4,7 @@ use super::registry::{CheckType, RuleId};
 use crate::rules::sourced::FactSource;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use strum::VariantArray;
 
 /// The threshold that stands in the configuration, by the name that the seed gives it.
 pub const UNSUPPORTED_MAX: &str = "CONFIG:UNSUPPORTED_MAX";
@@ -135,7 +136,7 @@ pub enum InvalidCheck {
 
 /// The ids of `rules`, for a message.
 fn names(rules: &[RuleId]) -> String {
-    rules.iter().map(|rule| rule.as_str()).collect::<Vec<_>>().join(", ")
+    rules.iter().map(|rule| rule.into_str()).collect::<Vec<_>>().join(", ")
 }
 
 impl Check {
@@ -212,7 +213,7 @@ impl Check {
             &self.expected;
         let of_type = |types: &[CheckType]| {
             let looks = |rule: &RuleId| types.contains(&rule.rule().check_type);
-            RuleId::ALL.into_iter().filter(looks).collect::<Vec<_>>()
+            RuleId::VARIANTS.iter().copied().filter(looks).collect::<Vec<_>>()
         };
         let contradictions = || of_type(&[CheckType::ContradictionCheck]);
         let threshold = self.expected.max_unsupported_claims.is_some();

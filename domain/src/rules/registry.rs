@@ -6,60 +6,76 @@ mod definitions;
 use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
-/// A rule's id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String")]
+/// A rule's id. The order is that in which rules are applied and listed.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    Display,
+    EnumString,
+    VariantArray,
+    VariantNames,
+)]
+#[serde(try_from = "String", into = "&'static str")]
+#[strum(const_into_str, parse_err_fn = unknown_rule, parse_err_ty = UnknownRule)]
 pub enum RuleId {
     /// Zero unsupported claims.
-    #[serde(rename = "RULE-PREC-001")]
+    #[strum(to_string = "RULE-PREC-001")]
     Prec001,
     /// Patterns that must be found.
-    #[serde(rename = "RULE-PREC-002")]
+    #[strum(to_string = "RULE-PREC-002")]
     Prec002,
     /// Patterns that must not be found.
-    #[serde(rename = "RULE-PREC-003")]
+    #[strum(to_string = "RULE-PREC-003")]
     Prec003,
     /// Fact sourcing, claim by claim.
-    #[serde(rename = "RULE-PREC-004")]
+    #[strum(to_string = "RULE-PREC-004")]
     Prec004,
     /// Fact sourcing over whole sentences.
-    #[serde(rename = "RULE-PREC-005")]
+    #[strum(to_string = "RULE-PREC-005")]
     Prec005,
     /// Fact sourcing part by part.
-    #[serde(rename = "RULE-PREC-006")]
+    #[strum(to_string = "RULE-PREC-006")]
     Prec006,
     /// Fact sourcing with quantities by their value.
-    #[serde(rename = "RULE-PREC-007")]
+    #[strum(to_string = "RULE-PREC-007")]
     Prec007,
     /// Fact sourcing part by part, with quantities by their value.
-    #[serde(rename = "RULE-PREC-008")]
+    #[strum(to_string = "RULE-PREC-008")]
     Prec008,
     /// Fact sourcing with quantities and notes.
-    #[serde(rename = "RULE-PREC-009")]
+    #[strum(to_string = "RULE-PREC-009")]
     Prec009,
     /// Fact sourcing part by part, with quantities and notes.
-    #[serde(rename = "RULE-PREC-010")]
+    #[strum(to_string = "RULE-PREC-010")]
     Prec010,
     /// Patterns that must be found, with their line ends.
-    #[serde(rename = "RULE-PREC-011")]
+    #[strum(to_string = "RULE-PREC-011")]
     Prec011,
     /// Patterns that must not be found, with their line ends.
-    #[serde(rename = "RULE-PREC-012")]
+    #[strum(to_string = "RULE-PREC-012")]
     Prec012,
     /// Direct negation.
-    #[serde(rename = "RULE-CONT-001")]
+    #[strum(to_string = "RULE-CONT-001")]
     Cont001,
     /// Incompatible constraints.
-    #[serde(rename = "RULE-CONT-002")]
+    #[strum(to_string = "RULE-CONT-002")]
     Cont002,
     /// Assertion, then infirmation.
-    #[serde(rename = "RULE-CONT-003")]
+    #[strum(to_string = "RULE-CONT-003")]
     Cont003,
     /// Direct negation by whole words and their inflections.
-    #[serde(rename = "RULE-CONT-004")]
+    #[strum(to_string = "RULE-CONT-004")]
     Cont004,
 }
 
@@ -108,26 +124,6 @@ pub struct Rule {
 }
 
 impl RuleId {
-    /// All rules, in the order in which they are applied and listed.
-    pub const ALL: [Self; 16] = [
-        Self::Prec001,
-        Self::Prec002,
-        Self::Prec003,
-        Self::Prec004,
-        Self::Prec005,
-        Self::Prec006,
-        Self::Prec007,
-        Self::Prec008,
-        Self::Prec009,
-        Self::Prec010,
-        Self::Prec011,
-        Self::Prec012,
-        Self::Cont001,
-        Self::Cont002,
-        Self::Cont003,
-        Self::Cont004,
-    ];
-
     /// The rules that the seed publishes; they are the profile unless another is configured.
     pub const PUBLISHED: [Self; 7] = [
         Self::Prec001,
@@ -151,29 +147,6 @@ impl RuleId {
         None
     }
 
-    /// The id on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Prec001 => "RULE-PREC-001",
-            Self::Prec002 => "RULE-PREC-002",
-            Self::Prec003 => "RULE-PREC-003",
-            Self::Prec004 => "RULE-PREC-004",
-            Self::Prec005 => "RULE-PREC-005",
-            Self::Prec006 => "RULE-PREC-006",
-            Self::Prec007 => "RULE-PREC-007",
-            Self::Prec008 => "RULE-PREC-008",
-            Self::Prec009 => "RULE-PREC-009",
-            Self::Prec010 => "RULE-PREC-010",
-            Self::Prec011 => "RULE-PREC-011",
-            Self::Prec012 => "RULE-PREC-012",
-            Self::Cont001 => "RULE-CONT-001",
-            Self::Cont002 => "RULE-CONT-002",
-            Self::Cont003 => "RULE-CONT-003",
-            Self::Cont004 => "RULE-CONT-004",
-        }
-    }
-
     /// The rule's definition.
     #[must_use]
     pub const fn rule(self) -> &'static Rule {
@@ -195,12 +168,6 @@ impl RuleId {
             Self::Cont003 => &definitions::CONT_003,
             Self::Cont004 => &definitions::CONT_004,
         }
-    }
-}
-
-impl fmt::Display for RuleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 
@@ -237,7 +204,7 @@ impl Serialize for Rule {
 
 /// A word that is no rule's id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is not a rule; allowed: {}", RuleId::ALL.map(RuleId::as_str).join(", "))]
+#[error("`{given}` is not a rule; allowed: {}", <RuleId as VariantNames>::VARIANTS.join(", "))]
 pub struct UnknownRule {
     /// The word, shortened to 40 characters.
     pub given: String,
@@ -251,11 +218,6 @@ impl TryFrom<String> for RuleId {
     }
 }
 
-impl FromStr for RuleId {
-    type Err = UnknownRule;
-
-    fn from_str(word: &str) -> Result<Self, UnknownRule> {
-        let known = Self::ALL.into_iter().find(|rule| rule.as_str() == word);
-        known.ok_or_else(|| UnknownRule { given: word.chars().take(40).collect() })
-    }
+fn unknown_rule(word: &str) -> UnknownRule {
+    UnknownRule { given: word.chars().take(40).collect() }
 }

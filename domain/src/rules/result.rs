@@ -5,11 +5,12 @@ use super::registry::{Invariant, RuleId};
 use crate::base::digest::Sha256Hex;
 use crate::rules::sourced::FactSource;
 use serde::{Deserialize, Serialize};
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 
 /// What a rule, or all of them together, come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE", const_into_str)]
 pub enum Verdict {
     /// Nothing speaks against the candidate.
     Pass,
@@ -20,16 +21,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "PASS",
-            Self::Fail => "FAIL",
-            Self::Error => "ERROR",
-        }
-    }
-
     /// What the verdicts of all rules come to: `FAIL` where any fails, else `ERROR` where any could not tell.
     pub(super) fn of_all(verdicts: impl Iterator<Item = Self> + Clone) -> Self {
         if verdicts.clone().any(|verdict| verdict == Self::Fail) {

@@ -18,11 +18,25 @@ use crate::verdict::tmm::{OMEGA, coherence};
 use fields::Level;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 
 /// Why a decision is what it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, VariantArray)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    VariantArray,
+    IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Reason {
     /// C is at least Ω.
     Pass,
@@ -36,21 +50,6 @@ pub enum Reason {
     LowCoherence,
     /// C is at least Ω, but the verdict has members that were not judged, and the configuration refuses such verdicts.
     UnexpectedField,
-}
-
-impl Reason {
-    /// The reason's name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::FieldMissing => "field_missing",
-            Self::DegenerateManifold => "degenerate_manifold",
-            Self::DimensionConflict => "dimension_conflict",
-            Self::LowCoherence => "low_coherence",
-            Self::UnexpectedField => "unexpected_field",
-        }
-    }
 }
 
 /// The seed's "Cross-Check Decision", field for field.

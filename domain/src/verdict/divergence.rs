@@ -7,10 +7,10 @@ pub use table::{Cell, DivergenceTable};
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::Generation;
 use crate::verdict::label::{Label, Tier};
-use crate::verdict::session::{Original, SessionId};
-use jiff::Timestamp;
+use crate::verdict::session::Original;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use strum::IntoStaticStr;
 
 /// What a customer is told where the two differ: the seed's words.
 pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on your results page may differ \
@@ -30,8 +30,9 @@ pub const VARIANCE_WINDOW: usize = 100;
 const VARIANCE_WINDOW_MIN: usize = 20;
 
 /// How far two top-level verdicts are apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum DivergenceLevel {
     /// The same.
     None,
@@ -55,16 +56,6 @@ impl DivergenceLevel {
             _ => Self::Significant,
         }
     }
-
-    /// The level's name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Minor => "minor",
-            Self::Significant => "significant",
-        }
-    }
 }
 
 /// The label of the verdict that was delivered first, as far as it is known.
@@ -78,7 +69,7 @@ impl OriginalLabel {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self.0 {
-            Some(label) => label.as_str(),
+            Some(label) => label.into_str(),
             None => Self::UNKNOWN,
         }
     }
@@ -93,7 +84,7 @@ impl Serialize for OriginalLabel {
 impl<'de> Deserialize<'de> for OriginalLabel {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
-        match Label::exactly(&word) {
+        match word.parse().ok() {
             None if word != Self::UNKNOWN => Err(serde::de::Error::custom("neither a verdict nor UNKNOWN")),
             label => Ok(Self(label)),
         }
@@ -104,8 +95,6 @@ impl<'de> Deserialize<'de> for OriginalLabel {
 /// asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DivergenceCheck {
-    /// Whose verdict.
-    pub session_id: SessionId,
     /// Of which tier.
     pub tier: Tier,
     /// The verdict that was delivered first.
@@ -125,15 +114,11 @@ pub struct DivergenceCheck {
     pub prompt_changed: Option<bool>,
     /// Whether the original was made with other settings; null where that is not known.
     pub settings_changed: Option<bool>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// The verdict that comes in the place of a lost one, and is held against the original.
 #[derive(Debug)]
 pub struct Regenerated<'r> {
-    /// Whose.
-    pub session_id: &'r SessionId,
     /// Of which tier.
     pub tier: Tier,
     /// Its label.
@@ -145,15 +130,14 @@ pub struct Regenerated<'r> {
 }
 
 impl DivergenceCheck {
-    /// Holds `regenerated` against `original`, at `at`.
+    /// Compares `regenerated` with `original`.
     #[must_use]
-    pub fn of(original: Option<&Original>, regenerated: &Regenerated<'_>, at: Timestamp) -> Self {
+    pub fn of(original: Option<&Original>, regenerated: &Regenerated<'_>) -> Self {
         let label = original.map(|original| original.verdict_label);
         let level = label.map(|label| DivergenceLevel::between(label, regenerated.label));
         let first = original.and_then(|original| original.generation.as_ref());
         let made = first.zip(regenerated.generation);
         Self {
-            session_id: regenerated.session_id.clone(),
             tier: regenerated.tier,
             original_verdict: OriginalLabel(label),
             regen_verdict: regenerated.label,
@@ -165,7 +149,6 @@ impl DivergenceCheck {
                 .map(|(first, again)| first.prompt_sha256 != again.prompt_sha256)
                 .or_else(|| (regenerated.path == GatePath::Regen).then_some(true)),
             settings_changed: made.map(|(first, again)| first.settings != again.settings),
-            timestamp: at,
         }
     }
 }

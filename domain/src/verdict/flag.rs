@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
+use strum::IntoStaticStr;
 
 /// The place of a required field below the payload's root; in order, the dimensions in the seed's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,8 +85,9 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// One cause found in a payload. The order of the variants is the order in which flags stand in a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// One cause found in a payload; as `&str`, its name without the place it was found at. The order of the variants is the order in which flags stand in a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Flag {
     /// The top-level verdict differs from the strict majority of the dimensions: V_r 2.0.
     VerdictConflict,
@@ -189,31 +191,11 @@ impl Flag {
     pub const fn is_unexpected(&self) -> bool {
         matches!(self, Self::UnexpectedField(_))
     }
-
-    /// The flag's name without the place it was found at.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::VerdictConflict => "verdict_conflict",
-            Self::EmptyAnalysis(_) => "empty_analysis",
-            Self::ShortSummary => "short_summary",
-            Self::ContradictoryNull => "contradictory_null",
-            Self::StrategyMissing => "strategy_missing",
-            Self::FewTests => "few_tests",
-            Self::MalformedJson => "malformed_json",
-            Self::VerdictMissing => "verdict_missing",
-            Self::VerdictInvalid => "verdict_invalid",
-            Self::FieldMissing(_) => "field_missing",
-            Self::DimensionVerdictInvalid(_) => "dimension_verdict_invalid",
-            Self::UnexpectedField(_) => "unexpected_field",
-            Self::DegenerateManifold => "degenerate_manifold",
-        }
-    }
 }
 
 impl fmt::Display for Flag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name();
+        let name = self.into_str();
         match self {
             Self::EmptyAnalysis(dimension) | Self::DimensionVerdictInvalid(dimension) => {
                 write!(f, "{name}:{dimension}")
@@ -233,7 +215,7 @@ impl FromStr for Flag {
             return Ok(Self::UnexpectedField(path.to_owned()));
         }
         Self::all()
-            .filter(|flag| word.starts_with(flag.name()))
+            .filter(|flag| word.starts_with(flag.into_str()))
             .find(|flag| flag.to_string() == word)
             .ok_or_else(|| UnknownWord::new("flag", word, "the flags of the crosscheck"))
     }

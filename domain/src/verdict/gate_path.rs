@@ -1,11 +1,12 @@
 //! The ways on which a verdict comes to the gate.
 
 use serde::{Deserialize, Serialize};
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 
 /// The path on which a verdict came to the gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum GatePath {
     /// Handed in for delivery.
     Submit,
@@ -17,18 +18,4 @@ pub enum GatePath {
     Regen,
     /// Judged only.
     Check,
-}
-
-impl GatePath {
-    /// The path's name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::CacheWrite => "cache_write",
-            Self::Generate => "generate",
-            Self::Regen => "regen",
-            Self::Check => "check",
-        }
-    }
 }

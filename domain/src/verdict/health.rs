@@ -22,6 +22,7 @@ use crate::verdict::oracle::OracleId;
 use config::seconds;
 use jiff::{SignedDuration, Timestamp};
 use latencies::Latencies;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 mod config;
@@ -37,6 +38,18 @@ const LEASE: SignedDuration = SignedDuration::from_secs(60);
 const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 /// So many characters of an upstream's error are kept.
 pub const ERROR_MAX_CHARS: usize = 200;
+
+/// A change to an oracle's circuit by an administrator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CircuitAction {
+    /// Open it until an administrator closes it.
+    Open,
+    /// Close it and mark the oracle healthy.
+    Close,
+    /// Probe the oracle now, whatever the state of the circuit.
+    Probe,
+}
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

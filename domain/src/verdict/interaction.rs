@@ -4,17 +4,17 @@
 use crate::base::digest::Sha256Hex;
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::{Settings, Usage};
-use crate::verdict::session::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 
 /// The statuses of a permanent refusal: the same request is refused again.
 pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
 
 /// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Status {
     /// With an answer that can be used.
     Success,
@@ -53,8 +53,6 @@ pub struct Interaction {
     pub cache_hit: bool,
     /// Whether it is older than it should be.
     pub stale_data_used: bool,
-    /// Whose verdict it was for.
-    pub session_id: SessionId,
     /// On which path.
     pub path: GatePath,
     /// Which attempt of the call, from 1.
@@ -71,8 +69,6 @@ pub struct Interaction {
     /// What it cost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub usage: Option<Usage>,
-    /// When the attempt was over.
-    pub timestamp: Timestamp,
 }
 
 #[cfg(test)]
@@ -93,7 +89,6 @@ mod tests {
             response_hash: None,
             cache_hit: false,
             stale_data_used: false,
-            session_id: "cs_1".parse().expect("an id"),
             path: GatePath::Regen,
             attempt: 1,
             soft_timeout_exceeded: true,
@@ -101,7 +96,6 @@ mod tests {
             generation: Settings::locked("gemini-2.5-flash".into()),
             finish_reason: None,
             usage: None,
-            timestamp: at,
         }
     }
 
@@ -113,11 +107,11 @@ mod tests {
                 r#"{"execution_id":"regen:cs_1:1795168800000000","oracle_id":"gemini","#,
                 r#""oracle_version":"v1beta/gemini-2.5-flash","request_timestamp":"2026-11-20T10:00:00Z","#,
                 r#""response_timestamp":null,"latency_ms":20000,"status":"timeout","error_code":"timeout","#,
-                r#""cache_hit":false,"stale_data_used":false,"session_id":"cs_1","path":"regen","attempt":1,"#,
+                r#""cache_hit":false,"stale_data_used":false,"path":"regen","attempt":1,"#,
                 r#""soft_timeout_exceeded":true,"#,
                 r#""prompt_sha256":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","#,
                 r#""generation":{"model":"gemini-2.5-flash","temperature":0.0,"topP":1.0,"topK":1,"#,
-                r#""candidateCount":1},"timestamp":"2026-11-20T10:00:00Z"}"#,
+                r#""candidateCount":1}}"#,
             )
         );
     }
@@ -129,7 +123,7 @@ mod tests {
         let answered = Interaction {
             status: Status::Success,
             error_code: None,
-            response_timestamp: Some(silent.timestamp),
+            response_timestamp: Some(silent.request_timestamp),
             response_hash: Some(Sha256Hex::of(b"")),
             finish_reason: Some("STOP".into()),
             usage: Some(usage),

@@ -1,8 +1,7 @@
 //! What a verdict is made of: tiers, labels and dimensions (seed: `tmm-crosscheck`, "Inputs").
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// A word that is not one of the few allowed; the message names what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,8 +22,23 @@ impl UnknownWord {
 }
 
 /// How much the customer paid for, and so which fields a verdict must have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    Display,
+    EnumString,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str, parse_err_fn = unknown_tier, parse_err_ty = UnknownWord)]
 pub enum Tier {
     /// Quick Take: verdict and summary.
     Quick,
@@ -37,32 +51,30 @@ pub enum Tier {
 impl Tier {
     /// All tiers, the smallest first.
     pub const ALL: [Self; 3] = [Self::Quick, Self::Full, Self::Strategy];
-
-    /// The tier's name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Full => "full",
-            Self::Strategy => "strategy",
-        }
-    }
 }
 
-impl FromStr for Tier {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|tier| tier.as_str() == word)
-            .ok_or_else(|| UnknownWord::new("tier", word, "quick, full, strategy"))
-    }
+fn unknown_tier(word: &str) -> UnknownWord {
+    UnknownWord::new("tier", word, "quick, full, strategy")
 }
 
 /// The verdict itself, of the whole submission or of one dimension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    Display,
+    EnumString,
+)]
 #[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE", const_into_str)]
 pub enum Label {
     /// Coherent.
     Green,
@@ -77,33 +89,18 @@ pub enum Label {
 impl Label {
     /// All labels, in the seed's order.
     pub const ALL: [Self; 4] = [Self::Green, Self::Amber, Self::Red, Self::Null];
-
-    /// The label's name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Green => "GREEN",
-            Self::Amber => "AMBER",
-            Self::Red => "RED",
-            Self::Null => "NULL",
-        }
-    }
-
-    /// The label that `word` is exactly; nothing is trimmed, folded or coerced.
-    #[must_use]
-    pub fn exactly(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|label| label.as_str() == word)
-    }
 }
 
 /// One of the five dimensions of a breakdown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, Display, EnumString)]
+#[strum(const_into_str)]
 pub enum Dimension {
     /// "Stability".
     Stability,
     /// "Turbulence".
     Turbulence,
     /// "Change Rate", with its space.
+    #[strum(to_string = "Change Rate")]
     ChangeRate,
     /// "Completion".
     Completion,
@@ -115,36 +112,7 @@ impl Dimension {
     /// All dimensions, in the seed's order.
     pub const ALL: [Self; 5] =
         [Self::Stability, Self::Turbulence, Self::ChangeRate, Self::Completion, Self::Curvature];
-
-    /// The dimension's key in a breakdown.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stability => "Stability",
-            Self::Turbulence => "Turbulence",
-            Self::ChangeRate => "Change Rate",
-            Self::Completion => "Completion",
-            Self::Curvature => "Curvature",
-        }
-    }
-
-    /// The dimension whose key is exactly `word`.
-    #[must_use]
-    pub fn exactly(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dimension| dimension.as_str() == word)
-    }
 }
-
-macro_rules! display_as_str {
-    ($($word:ty),*) => {$(
-        impl fmt::Display for $word {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-    )*};
-}
-display_as_str!(Tier, Label, Dimension);
 
 #[cfg(test)]
 mod tests {
@@ -158,9 +126,9 @@ mod tests {
 
     #[test]
     fn a_label_is_matched_exactly() {
-        assert_eq!(Label::exactly("NULL"), Some(Label::Null));
+        assert_eq!("NULL".parse(), Ok(Label::Null));
         for near in ["green", " GREEN", "GREEN ", "Null", ""] {
-            assert_eq!(Label::exactly(near), None, "{near:?}");
+            assert!(near.parse::<Label>().is_err(), "{near:?}");
         }
     }
 

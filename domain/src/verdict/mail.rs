@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 
 mod hide;
 
@@ -25,24 +25,14 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 const CAUSE_MAX_CHARS: usize = 300;
 
 /// What a mail is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum MailKind {
     /// It brings the verdict.
     Verdict,
     /// It tells that the results page shows another verdict than was mailed.
     DivergenceNotice,
-}
-
-impl MailKind {
-    /// The kind's name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Verdict => "verdict",
-            Self::DivergenceNotice => "divergence_notice",
-        }
-    }
 }
 
 /// Why a text is no mail's id.

@@ -165,7 +165,7 @@ mod tests {
                 assert!(asked(tier, field), "{tier} {field}");
             }
             for dimension in Dimension::ALL {
-                assert_eq!(asked(tier, dimension.as_str()), tier != Tier::Quick, "{tier} {dimension}");
+                assert_eq!(asked(tier, dimension.into_str()), tier != Tier::Quick, "{tier} {dimension}");
             }
             for field in ["strategy", "next_step", "alternative", "tests"] {
                 assert_eq!(asked(tier, field), tier == Tier::Strategy, "{tier} {field}");

@@ -54,11 +54,11 @@ fn collect_texts(node: &Node<'_>, path: String, texts: &mut Vec<(String, String)
                 let path = member_path(&path, name);
                 // a name that is more than an identifier is text that somebody reads
                 let is_identifier = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
-                if !name.chars().all(is_identifier) && Dimension::exactly(name).is_none() {
+                if !name.chars().all(is_identifier) && name.parse::<Dimension>().is_err() {
                     texts.push((path.clone(), name.to_string()));
                 }
                 let is_label =
-                    name == "verdict" && matches!(node, Node::Text(text) if Label::exactly(text).is_some());
+                    name == "verdict" && matches!(node, Node::Text(text) if text.parse::<Label>().is_ok());
                 if !is_label {
                     collect_texts(node, path, texts);
                 }

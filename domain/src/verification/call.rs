@@ -4,7 +4,7 @@ use super::candidate::Candidate;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 /// One oracle of the workflow, and what came of asking it; of several attempts the last.
@@ -88,8 +88,11 @@ pub enum Reply {
 }
 
 /// What came of asking, without the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, VariantArray)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, VariantArray, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum CallOutcome {
     /// It says something of the thing.
     Answered,
@@ -110,24 +113,6 @@ pub enum CallOutcome {
     NotAwaited,
     /// It was not asked.
     NotAsked,
-}
-
-impl CallOutcome {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::NoRecord => "no_record",
-            Self::Several => "several",
-            Self::TimedOut => "timed_out",
-            Self::Failed => "failed",
-            Self::CircuitOpen => "circuit_open",
-            Self::Refused => "refused",
-            Self::NotAwaited => "not_awaited",
-            Self::NotAsked => "not_asked",
-        }
-    }
 }
 
 impl Reply {
@@ -165,8 +150,9 @@ pub enum Cut {
 }
 
 /// How a call failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Failure {
     /// It is unreachable, or out of order (a status of 500 and above).
     Unavailable,
@@ -179,22 +165,10 @@ pub enum Failure {
     Internal,
 }
 
-impl Failure {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unavailable => "unavailable",
-            Self::Rejected => "rejected",
-            Self::RecordRejected => "record_rejected",
-            Self::Internal => "internal",
-        }
-    }
-}
-
 /// Why an answer cannot be trusted (RFC, "Failure Modes": poisoning).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Refusal {
     /// Its signature is missing or does not hold.
     Signature,
@@ -204,17 +178,4 @@ pub enum Refusal {
     Identity,
     /// It is not of the form agreed on.
     Schema,
-}
-
-impl Refusal {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Signature => "signature",
-            Self::Replay => "replay",
-            Self::Identity => "identity",
-            Self::Schema => "schema",
-        }
-    }
 }

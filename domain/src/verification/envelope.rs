@@ -18,6 +18,7 @@ use crate::ground::value::Value as AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 /// What is told of one question.
@@ -85,8 +86,23 @@ pub struct Envelope {
 }
 
 /// The kind of an axis or an envelope, in the words of the RFC and the decisions, in the order of gravity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    IntoStaticStr,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum EnvelopeKind {
     /// Verified values.
     Authoritative,
@@ -105,31 +121,6 @@ pub enum EnvelopeKind {
 }
 
 impl EnvelopeKind {
-    /// All of them, in the order of gravity.
-    pub const ALL: [Self; 7] = [
-        Self::Authoritative,
-        Self::DisputeSummary,
-        Self::NarrativeOnly,
-        Self::Blocked,
-        Self::RequiresSpecification,
-        Self::Provisional,
-        Self::HumanReview,
-    ];
-
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Authoritative => "authoritative",
-            Self::NarrativeOnly => "narrative_only",
-            Self::Blocked => "blocked",
-            Self::RequiresSpecification => "requires_specification",
-            Self::Provisional => "provisional",
-            Self::DisputeSummary => "dispute_summary",
-            Self::HumanReview => "human_review",
-        }
-    }
-
     /// Whether it is about what the oracles say, so that this is told.
     pub(super) const fn tells_what_oracles_say(self) -> bool {
         matches!(self, Self::Authoritative | Self::DisputeSummary | Self::HumanReview)

@@ -108,7 +108,7 @@ impl<'a> Hearing<'a> {
                     tier = tier.lower();
                     warnings.push(format!(
                         "{oracle_id}: the answer has neither a version nor a hash, and counts as {}",
-                        tier.as_str()
+                        tier.into_str()
                     ));
                 }
                 self.voices.push(Voice { oracle_id, asked: &call.axes, candidate, tier, is_kept });
@@ -173,7 +173,7 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
         Reply::Failed { failure: Failure::Unavailable, cause } => {
             Heard::Missing(Absence::Unreachable, format!("unavailable: {cause}"))
         }
-        Reply::Failed { failure, cause } => unusable(format!("failed ({}): {cause}", failure.as_str())),
+        Reply::Failed { failure, cause } => unusable(format!("failed ({}): {cause}", failure.into_str())),
         Reply::CircuitOpen { .. } => {
             Heard::Missing(Absence::Unreachable, "not called while its circuit is open".into())
         }
@@ -186,7 +186,7 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
 }
 
 fn refused(refusal: Refusal, cause: &str) -> String {
-    format!("its answer is refused ({}): {cause}", refusal.as_str())
+    format!("its answer is refused ({}): {cause}", refusal.into_str())
 }
 
 /// What is kept of an oracle that is slow or out of reach, where the workflow serves that and it is not too old. An oracle
@@ -263,5 +263,5 @@ fn fault(
         candidate.values.get(*path).is_some_and(|stated| stated.value.typed(axis).is_err())
     };
     let (path, axis) = inputs.axes.iter().find(is_none)?;
-    Some((Refusal::Schema, format!("what it says on `{path}` is no {}", axis.kind.as_str())))
+    Some((Refusal::Schema, format!("what it says on `{path}` is no {}", axis.kind.into_str())))
 }

@@ -1,14 +1,27 @@
 //! Why an envelope is none with values, each reason in a word.
 
 use serde::{Deserialize, Serialize};
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 /// Why an envelope has no values, or one axis has none.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema, VariantArray,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    VariantArray,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Reason {
     /// The axis is one on which a person decides in any case.
     AlwaysHuman,
@@ -69,40 +82,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AlwaysHuman => "always_human",
-            Self::DefinitionMismatch => "definition_mismatch",
-            Self::Deviation => "deviation",
-            Self::OracleVsUser => "oracle_vs_user",
-            Self::DeltaThreshold => "delta_threshold",
-            Self::RatioThreshold => "ratio_threshold",
-            Self::RequireHuman => "require_human",
-            Self::RecencyUndecided => "recency_undecided",
-            Self::PrecedenceUnclear => "precedence_unclear",
-            Self::StrategyImpossible => "strategy_impossible",
-            Self::CascadeLimit => "cascade_limit",
-            Self::OracleInvalidated => "oracle_invalidated",
-            Self::BudgetExceeded => "budget_exceeded",
-            Self::Disputed => "disputed",
-            Self::QueueFull => "queue_full",
-            Self::OracleUnreachable => "oracle_unreachable",
-            Self::OracleUnusable => "oracle_unusable",
-            Self::Stale => "stale",
-            Self::Expired => "expired",
-            Self::Reverification => "reverification",
-            Self::NoValue => "no_value",
-            Self::UnverifiedOnly => "unverified_only",
-            Self::TooFewSources => "too_few_sources",
-            Self::ThingNotFixed => "thing_not_fixed",
-            Self::SeveralThings => "several_things",
-            Self::NonAuthoritative => "non_authoritative",
-            Self::Deferred => "deferred",
-        }
-    }
-
     /// Whether a person has to decide.
     #[must_use]
     pub const fn is_for_a_person(self) -> bool {

@@ -8,7 +8,7 @@ use crate::ground::id::SourceId;
 // utoipa takes whatever is called `Value` for any JSON
 use crate::ground::value::Value as AxisValue;
 use serde::{Deserialize, Serialize};
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 /// Two values in conflict, and what became of that.
@@ -66,8 +66,11 @@ pub enum Relation {
 }
 
 /// What became of a conflict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, VariantArray)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, VariantArray, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum StepOutcome {
     /// What stood stands.
     Kept,
@@ -79,18 +82,4 @@ pub enum StepOutcome {
     Escalated,
     /// Nobody decides.
     Disputed,
-}
-
-impl StepOutcome {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Kept => "kept",
-            Self::Replaced => "replaced",
-            Self::Averaged => "averaged",
-            Self::Escalated => "escalated",
-            Self::Disputed => "disputed",
-        }
-    }
 }

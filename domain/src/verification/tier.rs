@@ -2,11 +2,15 @@
 
 use crate::ground::source::OracleTier;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
 /// The trust in one answer; the order is that of trust.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Tier {
     /// Untrusted: it decides nothing.
     Unverified,
@@ -40,18 +44,6 @@ impl Tier {
             Self::Secondary => Some(2),
             Self::CrossDomain => Some(1),
             Self::Unverified | Self::HumanLock => None,
-        }
-    }
-
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unverified => "unverified",
-            Self::CrossDomain => "cross_domain",
-            Self::Secondary => "secondary",
-            Self::Primary => "primary",
-            Self::HumanLock => "human_lock",
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::ground::ontology::OntologyRef;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 /// A registered document.
@@ -132,8 +133,23 @@ pub struct AxisThresholds {
 }
 
 /// How one conflict between two oracles is settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    IntoStaticStr,
+    VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Strategy {
     /// The one that is trusted more wins.
     HigherTierWins,
@@ -147,31 +163,6 @@ pub enum Strategy {
     WeightedAverage,
     /// Nobody decides: the caller is told of the dispute.
     DisputeSummary,
-}
-
-impl Strategy {
-    /// All of them, in the RFC's words.
-    pub const ALL: [Self; 6] = [
-        Self::HigherTierWins,
-        Self::MostRecent,
-        Self::RequireHuman,
-        Self::UseConservative,
-        Self::WeightedAverage,
-        Self::DisputeSummary,
-    ];
-
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::HigherTierWins => "higher_tier_wins",
-            Self::MostRecent => "most_recent",
-            Self::RequireHuman => "require_human",
-            Self::UseConservative => "use_conservative",
-            Self::WeightedAverage => "weighted_average",
-            Self::DisputeSummary => "dispute_summary",
-        }
-    }
 }
 
 /// What else a conflict takes with it.

@@ -4,17 +4,8 @@ use crate::base::error::StoreError;
 use crate::base::meta;
 use crate::ground::tables::Store;
 use jiff::Timestamp;
+use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::id::SourceId;
-use serde::{Deserialize, Serialize};
-
-/// The last check of all files and payloads of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceCheck {
-    /// The time when it ended.
-    pub checked_at: Timestamp,
-    /// The number of faults that it found.
-    pub fault_count: u64,
-}
 
 impl Store {
     /// The last completed check of a source.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::{Run, RunState};
-use oracled_domain::{Event, Sha256Hex};
+use oracled_domain::{Event, EventKind, Sha256Hex};
 use std::collections::{HashMap, HashSet};
 
 /// A run whose payload cannot be read again.
@@ -174,11 +174,11 @@ impl Store {
         let lines = self.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })?;
         let mut prunings = Vec::new();
         for line in lines {
-            let event = serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
+            let event: Event = serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
                 dir: self.dir().to_owned(),
                 detail: format!("entry {}: {error}", line.seq),
             })?;
-            if let Event::SourcePruned(entry) = event
+            if let EventKind::SourcePruned(entry) = event.kind
                 && entry.oracle_id == *oracle_id
             {
                 prunings.push((line.seq, entry));

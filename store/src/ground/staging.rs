@@ -279,7 +279,7 @@ impl Staging {
         let times: Vec<Statement> = record.times().copied().collect();
         for change in changes(&times, &view.known, after) {
             let entry = ChangeEntry::of(&change, record);
-            *self.counts.changes.entry(entry.kind.as_str().to_owned()).or_default() += 1;
+            *self.counts.changes.entry(entry.kind.into_str().to_owned()).or_default() += 1;
             self.rows.push(&row_key(CHANGE, *ordinal), &entry.to_bytes())?;
             *ordinal += 1;
         }

@@ -17,7 +17,7 @@ use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunInput, RunState};
 use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
 use oracled_domain::ground::timeline::{Release, Statement};
 use oracled_domain::ground::value::Value;
-use oracled_domain::{Event, Peer, Sha256Hex, Sha256Stream};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex, Sha256Stream};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -153,7 +153,10 @@ impl World {
     }
 
     pub(super) fn commit(&mut self, writes: Vec<Write>) {
-        self.commit_event(Event::ServiceStarted { version: String::new(), timestamp: at(0) }, writes);
+        self.commit_event(
+            Event::new(at(0), None, EventKind::ServiceStarted { version: String::new() }),
+            writes,
+        );
     }
 
     pub(super) fn commit_event(&mut self, event: Event, writes: Vec<Write>) {
@@ -267,9 +270,11 @@ impl World {
             versions: told.0,
             payloads: told.1.clone(),
             peer: Peer { uid: 0, gid: 0, pid: None },
-            timestamp: at(0),
         };
-        self.commit_event(Event::SourcePruned(entry), vec![Write::PutSource(Arc::new(state))]);
+        self.commit_event(
+            Event::new(at(0), None, EventKind::SourcePruned(entry)),
+            vec![Write::PutSource(Arc::new(state))],
+        );
         self.store().remove_replaced(&old.state).expect("the source is read");
         told
     }

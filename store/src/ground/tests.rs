@@ -150,7 +150,7 @@ fn what_a_run_changes_is_told_in_pages() {
     assert_eq!(all.iter().map(|(ordinal, _)| *ordinal).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert_eq!(view.changes(2, Some(1), 1).unwrap(), all[2..3]);
     let (_, superseded) = &all[0];
-    assert_eq!((superseded.kind.as_str(), superseded.source_record_id.as_str()), ("superseded", "ABW/1"));
+    assert_eq!((superseded.kind.into_str(), superseded.source_record_id.as_str()), ("superseded", "ABW/1"));
     assert_eq!((superseded.run, superseded.position, superseded.superseded_by), (1, 0, Some((2, 0))));
     assert_eq!(superseded.valid_until, Some(at(200)));
     assert_eq!(view.changes(9, None, 10).unwrap(), []);

@@ -2,7 +2,8 @@
 
 mod meter;
 
-pub use meter::{CheckProgress, Meter};
+pub use meter::Meter;
+use oracled_domain::ground::check::CheckProgress;
 
 use super::archive::ArchiveReader;
 use super::sorted::RowSource;

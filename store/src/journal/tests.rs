@@ -3,10 +3,10 @@ use crate::audit::log::{LogQuery, PAGE_BYTES};
 use crate::base::snapshot::snapshot_in;
 use crate::journal::record::{Expect, RowKey, Write};
 use jiff::Timestamp;
-use oracled_domain::audit::event::Severity;
+use oracled_domain::audit::event::{CrosscheckEntry, EventSeverity};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::session::Original;
-use oracled_domain::{Delivery, Event, GatePath, Mail, MailId, Payload, Query, RegenAttempt};
+use oracled_domain::{Delivery, Event, EventKind, GatePath, Mail, MailId, Payload, Query, RegenAttempt};
 use oracled_domain::{Session, SessionId, Tier, judge};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -59,17 +59,20 @@ fn delivered(n: usize, summary_bytes: usize) -> Record {
     let verdict = format!(r#"{{"verdict":"GREEN","summary":"{}"}}"#, "s".repeat(summary_bytes));
     let judgement = judge(Tier::Quick, Payload::raw(&verdict));
     let query = Query::new(format!("Question {n}?"));
-    let crosscheck = Event::judged(&judgement, id(n), &query, GatePath::Submit, at(n as i64));
+    let crosscheck = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &query, GatePath::Submit));
+    let crosscheck = Event::new(at(n as i64), id(n), crosscheck);
     let approved = judgement.outcome.expect("it is coherent");
-    let cached = Event::VerdictCached {
-        session_id: id(n),
-        tier: Tier::Quick,
-        verdict_label: approved.label(),
-        verdict_sha256: approved.sha256().clone(),
-        path: GatePath::Submit,
-        owner_uid: None,
-        timestamp: at(n as i64),
-    };
+    let cached = Event::new(
+        at(n as i64),
+        id(n),
+        EventKind::VerdictCached {
+            tier: Tier::Quick,
+            verdict_label: approved.label(),
+            verdict_sha256: approved.sha256().clone(),
+            path: GatePath::Submit,
+            owner_uid: None,
+        },
+    );
     let session = Session {
         original: Some(Original::delivered(&approved, None, at(n as i64))),
         delivered_sha256: Some(approved.sha256().clone()),
@@ -159,12 +162,14 @@ fn a_removed_verdict_is_gone_and_its_session_stays() {
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..2);
     let (delivery, revision) = store.verdict(&id(0)).expect("it is read").expect("it is there");
-    let purged = Event::VerdictPurged {
-        session_id: id(0),
-        verdict_sha256: Some(delivery.approved.sha256().clone()),
-        peer: oracled_domain::Peer { uid: 0, gid: 0, pid: None },
-        timestamp: at(9),
-    };
+    let purged = Event::new(
+        at(9),
+        id(0),
+        EventKind::VerdictPurged {
+            verdict_sha256: Some(delivery.approved.sha256().clone()),
+            peer: oracled_domain::Peer { uid: 0, gid: 0, pid: None },
+        },
+    );
     let purge = Record {
         expect: vec![Expect { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
         events: vec![purged],
@@ -217,14 +222,10 @@ fn log_query_matches_a_plain_filter() {
         let mut record = delivered(n % 4, 40);
         record.expect.clear();
         for event in &mut record.events {
-            match event {
-                Event::TmmCrosscheck(entry) => entry.timestamp = at(second),
-                Event::VerdictCached { timestamp, .. } => *timestamp = at(second),
-                _ => {}
-            }
+            event.timestamp = at(second);
         }
         if n % 3 == 0 {
-            record.events.push(Event::ServiceStopped { timestamp: at(second + 1) });
+            record.events.push(Event::new(at(second + 1), None, EventKind::ServiceStopped));
         }
         journal.commit(&[record]).expect("the disk takes it").remove(0).expect("nothing is expected");
     }
@@ -294,7 +295,9 @@ fn log_of_a_session_is_whole_whatever_became_of_its_row() {
             0 => record.writes.clear(),
             1 => record.writes = vec![Write::RemoveSession(id)],
             2 => record.writes.push(Write::RemoveSession(id)),
-            _ if n.is_multiple_of(5) => record.events = vec![Event::ServiceStopped { timestamp: at(1) }],
+            _ if n.is_multiple_of(5) => {
+                record.events = vec![Event::new(at(1), None, EventKind::ServiceStopped)];
+            }
             _ => {}
         }
         record
@@ -392,7 +395,9 @@ fn events_are_found_in_whichever_block_of_their_index_they_are() {
     for n in 0..8 {
         fill(&mut journal, n * 50..n * 50 + 50);
         if matches!(n, 1 | 2 | 6) {
-            journal.commit(&[Record::from(Event::ServiceStopped { timestamp: at(0) })]).expect("it is taken");
+            journal
+                .commit(&[Record::from(Event::new(at(0), None, EventKind::ServiceStopped))])
+                .expect("it is taken");
             stopped.push(journal.counts().entries);
         }
         if n == 4 {
@@ -462,7 +467,8 @@ fn queued(n: usize) -> Record {
     let to = "a@b".to_owned().try_into().expect("an address");
     let mail = Mail::queued(MailKind::Verdict, Arc::clone(delivery), to);
     let (mail_id, session_id) = (mail.standing.mail_id.clone(), id(n));
-    let event = Event::MailQueued { mail_id, session_id, kind: MailKind::Verdict, timestamp: at(n as i64) };
+    let event =
+        Event::new(at(n as i64), session_id, EventKind::MailQueued { mail_id, kind: MailKind::Verdict });
     Record { events: vec![event], writes: vec![Write::PutMail(mail.into())], ..Record::default() }
 }
 
@@ -491,7 +497,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
 
     let sent = |n: usize| Record {
         writes: vec![Write::RemoveMail(MailId::verdict(&id(n)))],
-        ..Record::from(Event::ServiceStopped { timestamp: at(0) })
+        ..Record::from(Event::new(at(0), None, EventKind::ServiceStopped))
     };
     journal.commit(&[sent(1000), sent(1700)]).expect("the disk takes it");
     assert_eq!((journal.counts().mails, visited(None, usize::MAX).len()), (1198, 1198));
@@ -515,8 +521,10 @@ fn an_attempt_to_regenerate_is_noted_and_taken_back() {
     for (write, there) in
         [(Write::PutRegen(attempt.clone()), Some(attempt)), (Write::RemoveRegen(id(1)), None)]
     {
-        let record =
-            Record { writes: vec![write], ..Record::from(Event::ServiceStopped { timestamp: at(0) }) };
+        let record = Record {
+            writes: vec![write],
+            ..Record::from(Event::new(at(0), None, EventKind::ServiceStopped))
+        };
         journal.commit(&[record]).expect("the disk takes it");
         assert_eq!(store.regen_attempt(&id(1)).expect("it is read").map(|(attempt, _)| attempt), there);
     }
@@ -1028,7 +1036,8 @@ fn a_row_that_is_being_replaced_is_read_as_it_was_until_it_is_replaced() {
         });
         for _ in 0..300 {
             let writes = vec![Write::PutSession(session.clone()), Write::PutSession(session.clone())];
-            let record = Record { writes, ..Record::from(Event::ServiceStopped { timestamp: at(0) }) };
+            let record =
+                Record { writes, ..Record::from(Event::new(at(0), None, EventKind::ServiceStopped)) };
             journal.commit(&[record]).expect("the disk takes it");
         }
         done.store(true, Ordering::Relaxed);
@@ -1054,13 +1063,15 @@ fn pages(store: &Store, query: LogQuery) -> Vec<Vec<u64>> {
 
 /// An entry of so many bytes and a few more.
 fn long(bytes: usize) -> Event {
-    Event::CrosscheckError {
-        session_id: id(bytes),
-        path: GatePath::Submit,
-        level: Severity::Error,
-        cause: "x".repeat(bytes),
-        timestamp: at(0),
-    }
+    Event::new(
+        at(0),
+        id(bytes),
+        EventKind::CrosscheckError {
+            path: GatePath::Submit,
+            level: EventSeverity::Error,
+            cause: "x".repeat(bytes),
+        },
+    )
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::journal::record::{Expect, Record, Refused, RowKey, Write};
 use crate::{Journal, Options, Store};
-use oracled_domain::audit::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntry};
+use oracled_domain::audit::event::verification::{ResolutionEntry, ReviewEntry, SourceAskedEntry};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::verdict::session::{Refusal, RefusalKey};
@@ -9,7 +9,7 @@ use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::review::{Dismissed, Resolved};
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{Call, Candidate, Reply, Resolution, Review, VerifyRequest, decide};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -168,7 +168,7 @@ fn subject(inputs: &Inputs) -> Subject {
 }
 
 fn record(writes: Vec<Write>) -> Record {
-    Record { writes, ..Record::from(Event::ServiceStopped { timestamp: at(0) }) }
+    Record { writes, ..Record::from(Event::new(at(0), None, EventKind::ServiceStopped)) }
 }
 
 fn commit(journal: &mut Journal, record: Record) -> u64 {
@@ -187,19 +187,23 @@ fn decided(inputs: &Inputs) -> Vec<Event> {
     let review = review(inputs);
     let (review_id, timestamp) = (review.review_id.clone(), at(1));
     let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it can be meant");
-    let asked = OracleInteraction::all(inputs, &envelope).into_iter().map(Event::SourceAsked);
-    let resolved = ResolutionEntry {
-        review_id: review_id.clone(),
-        resolution: resolution(),
-        locks,
-        peer: PEER,
-        timestamp,
-    };
+    let asked = SourceAskedEntry::all(inputs, &envelope).into_iter();
+    let asked = asked.map(|asked| Event::new(timestamp, None, EventKind::SourceAsked(asked)));
+    let resolved =
+        ResolutionEntry { review_id: review_id.clone(), resolution: resolution(), locks, peer: PEER };
     asked
         .chain([
-            Event::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope)),
-            Event::ReviewOpened(ReviewEntry { review_id, review: Box::new(review), timestamp }),
-            Event::ReviewResolved(resolved),
+            Event::new(
+                timestamp,
+                None,
+                EventKind::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope)),
+            ),
+            Event::new(
+                timestamp,
+                None,
+                EventKind::ReviewOpened(ReviewEntry { review_id, review: Box::new(review) }),
+            ),
+            Event::new(timestamp, None, EventKind::ReviewResolved(resolved)),
         ])
         .collect()
 }
@@ -383,7 +387,7 @@ fn the_log_is_found_by_execution_and_a_decision_reads_back_equal() {
     let (one, two) = (inputs("v-1", "said"), inputs("v-12", "said"));
     let delayed = Inputs { stage: oracled_domain::verification::Stage::Delayed, ..one.clone() };
     for inputs in [&one, &two, &delayed] {
-        let events = [vec![Event::ServiceStopped { timestamp: at(0) }], decided(inputs)].concat();
+        let events = [vec![Event::new(at(0), None, EventKind::ServiceStopped)], decided(inputs)].concat();
         commit(&mut journal, Record { events, ..Record::default() });
     }
     let seqs = |query: LogQuery| {

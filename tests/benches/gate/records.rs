@@ -2,14 +2,15 @@
 //! them.
 
 use jiff::Timestamp;
+use oracled_domain::audit::event::CrosscheckEntry;
 use oracled_domain::verdict::delivery::Regen;
 use oracled_domain::verdict::divergence::{OriginalLabel, Regenerated};
 use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings, Usage};
 use oracled_domain::verdict::interaction::Status;
 use oracled_domain::verdict::session::Original;
 use oracled_domain::{
-    Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Label, Payload, Query,
-    RegenAttempt, Session, SessionId, Sha256Hex, Tier, build_verdict_prompt, judge,
+    Approved, Delivery, DivergenceCheck, Event, EventKind, GatePath, Generation, Interaction, Label, Payload,
+    Query, RegenAttempt, Session, SessionId, Sha256Hex, Tier, build_verdict_prompt, judge,
 };
 use oracled_store::{Expect, Record, RowKey, Write};
 use std::sync::Arc;
@@ -49,12 +50,11 @@ pub(crate) fn generated(number: usize) -> Record {
 pub(crate) fn regenerated(number: usize) -> [Record; 2] {
     let (session_id, now, tier, generation) = (id(number), Timestamp::now(), Tier::Full, generation());
     let attempt = RegenAttempt { session_id: session_id.clone(), attempted_at: now };
-    let attempted = Event::RegenAttempted {
-        session_id: session_id.clone(),
-        tier,
-        generation: generation.clone(),
-        timestamp: now,
-    };
+    let attempted = Event::new(
+        now,
+        session_id.clone(),
+        EventKind::RegenAttempted { tier, generation: generation.clone() },
+    );
     let noted = Record {
         expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision: None }],
         events: vec![attempted],
@@ -64,9 +64,9 @@ pub(crate) fn regenerated(number: usize) -> [Record; 2] {
     let (mut events, approved) = judged(&session_id, GatePath::Regen, Some(&generation), now);
     let (original, label) = (Original::told(Label::Green), approved.label());
     let (path, generated) = (GatePath::Regen, Some(&generation));
-    let regenerated = Regenerated { session_id: &session_id, tier, label, path, generation: generated };
-    let check = DivergenceCheck::of(Some(&original), &regenerated, now);
-    events.push(Event::RegenDivergenceCheck(check));
+    let regenerated = Regenerated { tier, label, path, generation: generated };
+    let check = DivergenceCheck::of(Some(&original), &regenerated);
+    events.push(Event::new(now, session_id.clone(), EventKind::RegenDivergenceCheck(check)));
     let original_label = OriginalLabel(Some(original.verdict_label));
     let regen = Some(Regen { original: original_label, prompt_changed: false, settings_changed: false });
     let delivered = delivered(session_id, approved, regen, now, events);
@@ -106,17 +106,20 @@ fn judged(
 ) -> (Vec<Event>, Approved) {
     let query = Query::new(QUERY.to_owned());
     let judgement = judge(Tier::Full, Payload::raw(text(Tier::Full)));
-    let entry = Event::judged(&judgement, session_id.clone(), &query, path, now);
+    let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &query, path));
+    let entry = Event::new(now, session_id.clone(), entry);
     let approved = judgement.outcome.expect("it is a coherent verdict");
-    let cached = Event::VerdictCached {
-        session_id: session_id.clone(),
-        tier: approved.tier(),
-        verdict_label: approved.label(),
-        verdict_sha256: approved.sha256().clone(),
-        path,
-        owner_uid: None,
-        timestamp: now,
-    };
+    let cached = Event::new(
+        now,
+        session_id.clone(),
+        EventKind::VerdictCached {
+            tier: approved.tier(),
+            verdict_label: approved.label(),
+            verdict_sha256: approved.sha256().clone(),
+            path,
+            owner_uid: None,
+        },
+    );
     let asked = generation.map(|generation| interaction(session_id, path, generation, now));
     (asked.into_iter().chain([entry, cached]).collect(), approved)
 }
@@ -124,28 +127,30 @@ fn judged(
 /// The entry of a model that answered at once.
 fn interaction(session_id: &SessionId, path: GatePath, generation: &Generation, now: Timestamp) -> Event {
     let usage = Usage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
-    Event::OracleInteraction(Interaction {
-        execution_id: format!("{}:{session_id}:{}", path.as_str(), now.as_microsecond()),
-        oracle_id: "gemini".into(),
-        oracle_version: format!("v1beta/{LOCKED_MODEL}"),
-        request_timestamp: now,
-        response_timestamp: Some(now),
-        latency_ms: 20,
-        status: Status::Success,
-        error_code: None,
-        response_hash: Some(Sha256Hex::of(text(Tier::Full).as_bytes())),
-        cache_hit: false,
-        stale_data_used: false,
-        session_id: session_id.clone(),
-        path,
-        attempt: 1,
-        soft_timeout_exceeded: false,
-        prompt_sha256: generation.prompt_sha256.clone(),
-        generation: generation.settings.clone(),
-        finish_reason: Some("STOP".into()),
-        usage: Some(usage),
-        timestamp: now,
-    })
+    Event::new(
+        now,
+        session_id.clone(),
+        EventKind::OracleInteraction(Interaction {
+            execution_id: format!("{}:{session_id}:{}", path.into_str(), now.as_microsecond()),
+            oracle_id: "gemini".into(),
+            oracle_version: format!("v1beta/{LOCKED_MODEL}"),
+            request_timestamp: now,
+            response_timestamp: Some(now),
+            latency_ms: 20,
+            status: Status::Success,
+            error_code: None,
+            response_hash: Some(Sha256Hex::of(text(Tier::Full).as_bytes())),
+            cache_hit: false,
+            stale_data_used: false,
+            path,
+            attempt: 1,
+            soft_timeout_exceeded: false,
+            prompt_sha256: generation.prompt_sha256.clone(),
+            generation: generation.settings.clone(),
+            finish_reason: Some("STOP".into()),
+            usage: Some(usage),
+        }),
+    )
 }
 
 fn delivered(

@@ -8,7 +8,7 @@ use crate::ground::facts::{Fact, Release, releases};
 use crate::read::together;
 use crate::table::{Row, Table, at_most, histogram, latencies, per_second};
 use hdrhistogram::Histogram;
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_domain::Event;
 use oracled_store::Record;
 use oracled_tests::ground::{approve, begun, ended, ingest, office, put, register_all, workflow};

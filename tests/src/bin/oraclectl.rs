@@ -1,5 +1,5 @@
 //! The administrators' tool, built together with the tests that run it.
 
 fn main() -> std::process::ExitCode {
-    oracled::ctl::main()
+    oracled_ctl::main()
 }

@@ -1,11 +1,11 @@
 use crate::audit::logger::CommitError;
 use crate::testing::{World, logged, with_world};
-use oracled_domain::audit::event::Severity;
-use oracled_domain::{Event, GatePath};
+use oracled_domain::audit::event::EventSeverity;
+use oracled_domain::{Event, EventKind, GatePath, SessionId};
 use std::time::Duration;
 
 fn stopped() -> Event {
-    Event::ServiceStopped { timestamp: "2026-11-20T10:00:00Z".parse().expect("a time") }
+    Event::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, EventKind::ServiceStopped)
 }
 
 #[test]
@@ -38,13 +38,15 @@ fn records_that_arrive_together_are_made_durable_together() {
 #[test]
 fn records_of_megabytes_that_arrive_together_are_all_committed_in_order() {
     with_world(|World { system, .. }| async move {
-        let long = Event::CrosscheckError {
-            session_id: "long".parse().expect("an id"),
-            path: GatePath::Submit,
-            level: Severity::Error,
-            cause: "x".repeat(3 * 1024 * 1024),
-            timestamp: "2026-11-20T10:00:00Z".parse().expect("a time"),
-        };
+        let long = Event::new(
+            "2026-11-20T10:00:00Z".parse().expect("a time"),
+            "long".parse::<SessionId>().expect("an id"),
+            EventKind::CrosscheckError {
+                path: GatePath::Submit,
+                level: EventSeverity::Error,
+                cause: "x".repeat(3 * 1024 * 1024),
+            },
+        );
         // more than one group may have
         let asked: Vec<_> = (0..8)
             .map(|_| {

@@ -5,12 +5,12 @@ use super::flight::{Changed, behind, changed, fly};
 use super::flights::Holder;
 use super::progress::Progress;
 use super::{IngestionError, Shop};
-use crate::ground::registry::{Desk, RegistryError};
+use crate::ground::registry::RegistryError;
 use crate::platform::caller::carried;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::run::{Run, RunCounts, RunDecision, RunState, UndoneRun, undo_run_id};
 use oracled_domain::ground::timeline::Release;
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::staging::{Staged, Staging};
 use oracled_store::ground::view::SourceView;
 use std::sync::Arc;
@@ -45,14 +45,18 @@ pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
         return Err(IngestionError::NotHeld { run_id: known.run_id, state: known.state });
     }
     let desk = shop.desk();
-    let begun = desk.change_or(|desk| {
-        changed(desk, &run.oracle_id.clone(), |source| {
+    let begun = shop.log.decide_and_commit(|| {
+        changed(&desk, &run.oracle_id.clone(), |source| {
             shop.held(&run.run_id)?;
             (run.number, run.invalidation_count) = (source.next_number(), source.invalidation_count);
             let timestamp = shop.clock.now();
-            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer), timestamp };
+            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer) };
             let source = source.with_attempt(&run.run_id);
-            Ok(Changed { source, run: run.clone(), events: vec![Event::IngestionStarted(entry)] })
+            Ok(Changed {
+                source,
+                run: run.clone(),
+                events: vec![Event::new(timestamp, None, EventKind::IngestionStarted(entry))],
+            })
         })
     });
     begun.await?;
@@ -69,11 +73,11 @@ pub(super) async fn discard(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
     let mut run = shop.held(&wanted.run_id)?;
     (run.state, run.decision) = (RunState::Discarded, Some(shop.decision(&wanted)));
     run.ended_at = Some(shop.clock.now());
-    let close = |desk: &Desk| {
+    let close = || {
         shop.held(&wanted.run_id)?;
-        shop.closed(desk, &run, Some(wanted.peer))
+        shop.closed(&shop.desk(), &run, Some(wanted.peer))
     };
-    shop.desk().change_or(close).await?;
+    shop.log.decide_and_commit(close).await?;
     shop.metrics.ingesting.decided(&run);
     shop.let_go(&run).await;
     Ok(run)
@@ -123,13 +127,17 @@ pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Ingesti
     }
     (run.counts, run.rows) = (staged.counts.clone(), Some(staged.rows.clone()));
     let desk = shop.desk();
-    let committed = desk.change_or(|desk| {
-        changed(desk, &run.oracle_id, |source| {
+    let committed = shop.log.decide_and_commit(|| {
+        changed(&desk, &run.oracle_id, |source| {
             let files = source.files.clone();
             let completed = completed(&run, release.clone(), staged.rows.clone());
             let source = source.with_completed(completed, Vec::new(), files);
-            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer), timestamp: now };
-            Ok(Changed { source, run: run.clone(), events: vec![Event::IngestionEnded(entry)] })
+            let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer) };
+            Ok(Changed {
+                source,
+                run: run.clone(),
+                events: vec![Event::new(now, None, EventKind::IngestionEnded(entry))],
+            })
         })
     });
     let committed = committed.await;

@@ -2,17 +2,19 @@
 
 use super::archiving::ARCHIVING;
 use super::flight::{Changed, behind, changed, held_again};
-use super::progress::{Phase, Progress};
+use super::progress::Progress;
 use super::reading::Outcome;
 use super::{IngestionError, Shop};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::{Decided, Desk, Ready, policy_of};
+use crate::ground::registry::{Desk, Ready, policy_of};
 use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::run::GateBreach;
+use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunState};
 use oracled_domain::ground::timeline::Release;
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::staging::Staged;
 use oracled_store::ground::state::{Completed, SourceState};
 use std::time::Duration;
@@ -24,7 +26,7 @@ const END_PAUSE: Duration = Duration::from_secs(1);
 impl Shop {
     /// Ends a run with what has come of it.
     pub(super) async fn end(&self, progress: &Progress, outcome: Outcome) {
-        progress.enter(Phase::Committing);
+        progress.enter(RunPhase::Committing);
         let mut run = progress.run.clone();
         run.ended_at = Some(self.clock.now());
         let ended = match outcome {
@@ -51,7 +53,7 @@ impl Shop {
         match ended {
             Ok(run) => {
                 let Run { run_id, oracle_id, state, counts, cause, .. } = &run;
-                tracing::info!(%run_id, %oracle_id, state = state.as_str(), records = counts.records,
+                tracing::info!(%run_id, %oracle_id, state = state.into_str(), records = counts.records,
                     rejected = counts.rejected, cause, "a run has ended, or the next start goes on with it");
                 self.metrics.ingesting.ended(&run);
             }
@@ -127,8 +129,12 @@ impl Shop {
                     }
                     None => source,
                 };
-                let entry = RunEntry { run: Box::new(run.clone()), peer: None, timestamp: now };
-                Ok(Changed { source, run: run.clone(), events: vec![Event::IngestionEnded(entry)] })
+                let entry = RunEntry { run: Box::new(run.clone()), peer: None };
+                Ok(Changed {
+                    source,
+                    run: run.clone(),
+                    events: vec![Event::new(now, None, EventKind::IngestionEnded(entry))],
+                })
             })
         });
         let is_ours = match ended.await {
@@ -206,8 +212,8 @@ impl Shop {
     ) -> Result<Decided<()>, IngestionError> {
         let timestamp = run.ended_at.unwrap_or(run.started_at);
         changed(desk, &run.oracle_id, |source| {
-            let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp };
-            let mut events = vec![Event::IngestionEnded(entry)];
+            let entry = RunEntry { run: Box::new(run.clone()), peer };
+            let mut events = vec![Event::new(timestamp, None, EventKind::IngestionEnded(entry))];
             let mut source = match run.state {
                 RunState::Held => source.with_held(&run.run_id),
                 _ => source.with_attempt(&run.run_id),
@@ -216,13 +222,16 @@ impl Shop {
             if is_lost && run.source_url.is_some() && self.heeds_versions(&source) {
                 // the source has a newer version, which is not visible
                 source = source.invalidated(timestamp);
-                events.push(Event::SourceInvalidated(InvalidationEntry {
-                    oracle_id: run.oracle_id.clone(),
-                    trigger: InvalidationCause::VersionChange,
-                    detail: format!("run {} of a newer version is {}", run.run_id, run.state.as_str()),
-                    peer: None,
+                events.push(Event::new(
                     timestamp,
-                }));
+                    None,
+                    EventKind::SourceInvalidated(InvalidationEntry {
+                        oracle_id: run.oracle_id.clone(),
+                        trigger: InvalidationCause::VersionChange,
+                        detail: format!("run {} of a newer version is {}", run.run_id, run.state.into_str()),
+                        peer: None,
+                    }),
+                ));
             }
             Ok(Changed { source, run: run.clone(), events })
         })
@@ -247,17 +256,17 @@ impl Shop {
         let mut is_perhaps_there = false;
         loop {
             let desk = self.desk();
-            let ended = desk.change_or(|desk| self.unless_ended(run_id, || end(desk)));
+            let ended = self.log.decide_and_commit(|| self.unless_ended(run_id, || end(&desk)));
             match ended.await {
                 Err(IngestionError::Commit(CommitError::Unavailable(cause))) => {
                     tracing::warn!(%run_id, cause, "a run's end waits until the log takes it");
                 }
                 // what seemed to fail is there, unless it was cancelled meanwhile
-                Ok((_, false)) if is_perhaps_there => {
+                Ok((_, None)) if is_perhaps_there => {
                     let run = self.store.run(run_id)?;
                     return Ok(run.is_some_and(|(run, _)| run.state != RunState::Cancelled));
                 }
-                ended => return Ok(ended?.1),
+                ended => return Ok(ended?.1.is_some()),
             }
             is_perhaps_there = true;
             sleep(END_PAUSE).await;

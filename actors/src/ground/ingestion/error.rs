@@ -140,7 +140,7 @@ pub enum IngestionError {
         by: Sha256Hex,
     },
     /// The run is not held.
-    #[error("run {run_id} is {}: only a held run can be approved or discarded", .state.as_str())]
+    #[error("run {run_id} is {}: only a held run can be approved or discarded", .state.into_str())]
     NotHeld {
         /// The run.
         run_id: Sha256Hex,

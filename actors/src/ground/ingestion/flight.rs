@@ -5,8 +5,9 @@ use super::flights::Claim;
 use super::progress::{Ending, Progress};
 use super::reading::{Outcome, Reading};
 use super::{Begin, Begun, IngestionError, Shop};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::CommitError;
-use crate::ground::registry::{Decided, Desk, Ready, RegistryError, as_read};
+use crate::ground::registry::{Desk, Ready, RegistryError, as_read};
 use crate::platform::caller::carried;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::RunEntry;
@@ -14,7 +15,7 @@ use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::is_version;
 use oracled_domain::ground::run::{Run, RunCounts, RunInput, RunState, split_record_id};
 use oracled_domain::ground::timeline::Release;
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::state::{Completed, SourceState};
 use oracled_store::{Record, RowKey, StoreError, Write};
 use std::sync::Arc;
@@ -71,9 +72,9 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
         return Err(IngestionError::TooManyHeld { oracle_id: run.oracle_id, held: source.held });
     }
     let desk = shop.desk();
-    let begun = desk.change_or(|desk| {
-        let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp: run.started_at };
-        changed(desk, &run.oracle_id, |source| {
+    let begun = shop.log.decide_and_commit(|| {
+        let entry = RunEntry { run: Box::new(run.clone()), peer };
+        changed(&desk, &run.oracle_id, |source| {
             let registration = &source.entry.registration;
             if (&registration.ontology, registration.snapshot) != (&run.input.ontology, run.snapshot) {
                 return Err(IngestionError::Amended(run.oracle_id.clone()));
@@ -81,7 +82,7 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
             Ok(Changed {
                 source: source.with_attempt(&run.run_id),
                 run: run.clone(),
-                events: vec![Event::IngestionStarted(entry)],
+                events: vec![Event::new(run.started_at, None, EventKind::IngestionStarted(entry))],
             })
         })
     });
@@ -140,9 +141,9 @@ pub(super) async fn cancel(shop: Arc<Shop>, run_id: Sha256Hex, peer: Peer) -> Re
     (run.state, run.ended_at) = (RunState::Cancelled, Some(shop.clock.now()));
     run.cause = Some("an administrator has cancelled it".into());
     held_again(&mut run);
-    let close = |desk: &Desk| shop.unless_ended(&run_id, || shop.closed(desk, &run, Some(peer)));
-    let (_, is_cancelled) = shop.desk().change_or(close).await?;
-    if !is_cancelled {
+    let close = || shop.unless_ended(&run_id, || shop.closed(&shop.desk(), &run, Some(peer)));
+    let (_, cancelled) = shop.log.decide_and_commit(close).await?;
+    if cancelled.is_none() {
         return Err(IngestionError::NotRunning(run_id));
     }
     progress.end(Ending::Cancelled);

@@ -1,10 +1,11 @@
 //! Who works on which source: one at a time.
 
 use super::IngestionError;
-use super::progress::{Ending, Progress, RunProgress};
+use super::progress::{Ending, Progress};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::Run;
+use oracled_domain::ground::run::RunProgress;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

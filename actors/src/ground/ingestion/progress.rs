@@ -1,54 +1,11 @@
 //! How far a run is, and whether it is to go on.
 
-use jiff::Timestamp;
-use oracled_domain::Sha256Hex;
-use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::run::RunPhase;
+use oracled_domain::ground::run::RunProgress;
 use oracled_domain::ground::run::{Run, RunState};
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
-
-/// How far a run is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunProgress {
-    /// Which.
-    pub run_id: Sha256Hex,
-    /// Whose data it brings.
-    pub oracle_id: SourceId,
-    /// By which pipeline.
-    pub pipeline_id: PipelineId,
-    /// Of which version.
-    pub version: String,
-    /// Since when.
-    pub started_at: Timestamp,
-    /// What it is doing.
-    pub phase: Phase,
-    /// How much of the payload was read, in bytes.
-    pub bytes_read: u64,
-    /// How long the payload is, in bytes.
-    pub bytes: u64,
-    /// Records that were read.
-    pub read: u64,
-    /// Records that were not taken.
-    pub rejected: u64,
-    /// Records of the source that were looked at while merging.
-    pub merged: u64,
-}
-
-/// What a run is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// It waits for others.
-    Waiting,
-    /// It reads its payload.
-    Reading,
-    /// It holds what it has read against what there is.
-    Merging,
-    /// It becomes visible.
-    Committing,
-}
 
 /// What is shared with whoever asks.
 #[derive(Debug)]
@@ -64,7 +21,7 @@ pub(super) struct Progress {
 
 #[derive(Debug)]
 struct State {
-    phase: Phase,
+    phase: RunPhase,
     /// Why it is to end before it is done, if it is.
     ending: Option<Ending>,
 }
@@ -80,12 +37,12 @@ pub(super) enum Ending {
 
 impl Progress {
     pub(super) fn new(run: Run) -> Self {
-        let state = Mutex::new(State { phase: Phase::Waiting, ending: None });
+        let state = Mutex::new(State { phase: RunPhase::Waiting, ending: None });
         let (bytes_read, read, rejected, merged, ended) = Default::default();
         Self { bytes_read, read, rejected, merged, run, state, ended }
     }
 
-    pub(super) fn enter(&self, phase: Phase) {
+    pub(super) fn enter(&self, phase: RunPhase) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).phase = phase;
     }
 

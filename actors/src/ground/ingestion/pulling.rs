@@ -11,15 +11,18 @@ pub(super) use refresh::refresh;
 use super::archiving::{ARCHIVING, Archiving, NotArchived};
 use super::flight::begin;
 use super::{Begin, Begun, IngestionError, Shop};
+use crate::audit::commit_loop::Decided;
 use crate::ground::pull::{Answer, PullError, PullRequest, Pulled, Validators};
-use crate::ground::registry::{Confirmation, Decided, Ready, RegistryError, as_read};
+use crate::ground::registry::{Confirmation, Ready, RegistryError, as_read};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use oracled_domain::audit::event::ground::{ConfirmationCause, PullEnd, PullEntry, PullFailure};
+use oracled_domain::audit::event::ground::{
+    ConfirmationCause, PullEndedEntry, PullFailedEntry, PullStartedEntry,
+};
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::pipeline::{LastPull, RegisteredPipeline};
 use oracled_domain::ground::run::{Run, RunState};
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::archive::Archived;
 use oracled_store::{Record, RowKey, Write};
 use refresh::Refreshing;
@@ -101,20 +104,33 @@ pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome,
     let _place = shop.pulls.place(&wanted.pipeline_id)?;
     let Wanted { pipeline_id, requested_by, peer } = wanted.clone();
     let began_at = shop.clock.now();
-    let entry = PullEntry { pipeline_id, requested_by, peer, timestamp: began_at };
-    shop.note_pull(&wanted, LastPull { began_at, ended_at: None }, Event::PullStarted(entry)).await?;
+    let entry = PullStartedEntry { pipeline_id, requested_by, peer };
+    shop.note_pull(
+        &wanted,
+        LastPull { began_at, ended_at: None },
+        Event::new(began_at, None, EventKind::PullStarted(entry)),
+    )
+    .await?;
     let pulled = try_pull(Arc::clone(&shop), &wanted).await;
     let Wanted { pipeline_id, requested_by, peer } = wanted.clone();
     let timestamp = shop.clock.now();
     let event = match &pulled {
         Ok(outcome) => {
             let run_id = outcome.run().map(|run| run.run_id.clone());
-            Event::PullEnded(PullEnd { pipeline_id, requested_by, run_id, peer, timestamp })
+            Event::new(
+                timestamp,
+                None,
+                EventKind::PullEnded(PullEndedEntry { pipeline_id, requested_by, run_id, peer }),
+            )
         }
         Err(error) => {
             shop.metrics.ingesting.pull_failed();
             let cause = error.to_string();
-            Event::PullFailed(PullFailure { pipeline_id, requested_by, cause, peer, timestamp })
+            Event::new(
+                timestamp,
+                None,
+                EventKind::PullFailed(PullFailedEntry { pipeline_id, requested_by, cause, peer }),
+            )
         }
     };
     shop.note_pull(&wanted, LastPull { began_at, ended_at: Some(timestamp) }, event).await?;
@@ -152,17 +168,16 @@ impl Shop {
     /// Commits that a pull has begun, or has ended, with its entry.
     async fn note_pull(&self, wanted: &Wanted, last: LastPull, event: Event) -> Result<(), IngestionError> {
         let pipeline_id = &wanted.pipeline_id;
-        let desk = self.desk();
-        let changed = desk.change(|desk| {
+        let changed = self.log.decide_and_commit(|| {
             let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
-            let (registered, revision) = desk.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
+            let (registered, revision) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
             let record = Record {
                 expect: as_read(RowKey::Pipeline(pipeline_id.clone()), Some(revision)),
                 events: vec![event.clone()],
                 writes: vec![Write::PutPipeline(RegisteredPipeline { last_pull: Some(last), ..registered })],
                 ..Record::default()
             };
-            Ok(Decided::Change((), record))
+            Ok::<_, RegistryError>(Decided::Change((), record))
         });
         Ok(changed.await.map(drop)?)
     }

@@ -1,12 +1,13 @@
 //! A payload read, record by record, on a thread of its own.
 
 use super::coverage::Coverage;
-use super::progress::{Phase, Progress};
+use super::progress::Progress;
 use super::slices::{Limits, Slice, SliceError, slices};
 use crate::ground::registry::Ready;
 use oracled_domain::ground::normalize::{MissingColumn, Normalized};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
+use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::{FileRef, RunCounts};
 use oracled_domain::ground::timeline::{Release, Statement};
 use oracled_domain::{Sha256Hex, Sha256Stream};
@@ -57,7 +58,7 @@ enum Unread {
 impl Reading {
     /// Reads the payload and writes the run's files.
     pub(super) fn run(self) -> Outcome {
-        self.progress.enter(Phase::Reading);
+        self.progress.enter(RunPhase::Reading);
         let run = &self.progress.run;
         let mut staging = match Staging::new(&self.files, &run.run_id, self.release.run) {
             Ok(staging) => staging,
@@ -76,7 +77,7 @@ impl Reading {
             };
             return failed(cause, staging);
         }
-        self.progress.enter(Phase::Merging);
+        self.progress.enter(RunPhase::Merging);
         let proceed = |merged| {
             self.progress.merged.store(merged, Ordering::Relaxed);
             self.progress.ending().is_none()

@@ -6,31 +6,18 @@ use super::reading::{Outcome, Reading};
 use super::{IngestionError, Shop};
 use crate::ground::registry::RegistryError;
 use oracled_domain::audit::event::ground::RebuildEntry;
+use oracled_domain::ground::check::RebuildOutcome;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Event, Peer, Sha256Hex};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::ground::payloads::Unreadable;
 use oracled_store::ground::rebuild::{RebuildError, Rebuilding, Step};
 use oracled_store::ground::staging::Staging;
 use oracled_store::ground::state::Completed;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 /// So many runs are named whose payloads cannot be read again.
 const NAMED_MAX: usize = 20;
-
-/// What was made anew.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RebuildOutcome {
-    /// Of which source.
-    pub oracle_id: SourceId,
-    /// How many runs have read their payloads again; none where all files are whole.
-    pub runs: u64,
-    /// How often what had once been pruned was pruned again.
-    pub prunings: u64,
-    /// The files that were made anew, by their digests.
-    pub files: Vec<Sha256Hex>,
-}
 
 /// Makes the files of a source anew that are not what was committed.
 pub(super) async fn rebuild(
@@ -52,9 +39,12 @@ pub(super) async fn rebuild(
     let RebuildOutcome { runs, prunings, files, .. } = outcome.clone();
     tracing::info!(%oracle_id, runs, prunings, files = files.len(), "damaged files were made anew");
     let timestamp = shop.clock.now();
-    let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer, timestamp };
+    let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer };
     // the source is what it was: whoever has its damaged files open lets go of them
-    shop.commit_files(&oracle_id, Event::SourceRebuilt(entry), |source| source).await?;
+    shop.commit_files(&oracle_id, Event::new(timestamp, None, EventKind::SourceRebuilt(entry)), |source| {
+        source
+    })
+    .await?;
     Ok(outcome)
 }
 

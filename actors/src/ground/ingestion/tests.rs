@@ -1,5 +1,5 @@
 use super::*;
-use crate::ground::registry::Invalidate;
+use crate::ground::registry::Invalidation;
 use crate::system::System;
 use crate::testing::ground::{PEER, archived, asked, ended, ingested, population, replaced};
 use crate::testing::{Hand, Outside, World, logged, with_outside, with_world};
@@ -195,8 +195,11 @@ fn only_a_newer_release_that_was_begun_since_ends_an_invalidation() {
         let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
         time.turn(1);
         let (trigger, detail) = (InvalidationCause::Manual, String::new());
-        let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER };
-        system.registry.ask(invalidate).await.expect("it answers").expect("it is noted");
+        system
+            .registry
+            .invalidate(Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER })
+            .await
+            .expect("it is noted");
         let invalidated_at =
             || system.store.source(&oracle_id).expect("it is read").expect("it is there").0.stale_since();
         time.turn(1);

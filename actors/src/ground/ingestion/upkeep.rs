@@ -3,64 +3,23 @@
 use super::archiving::ARCHIVING;
 use super::flights::Holder;
 use super::{IngestionError, Proceed, Shop, Verify};
-use crate::ground::registry::{Decided, RegistryError, as_read};
+use crate::audit::commit_loop::Decided;
+use crate::ground::registry::{RegistryError, as_read};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::audit::event::ground::PruneEntry;
+use oracled_domain::ground::check::CheckProgress;
+use oracled_domain::ground::check::PruneOutcome;
+use oracled_domain::ground::check::SourceCheck;
+use oracled_domain::ground::check::VerifiedRun;
+use oracled_domain::ground::check::VerifiedSource;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Event, Peer, Sha256Hex};
-use oracled_store::ground::checked::SourceCheck;
+use oracled_domain::{Event, EventKind, Peer, Sha256Hex};
 use oracled_store::ground::state::{Completed, SourceState};
-use oracled_store::ground::verify::{CheckProgress, Fault, Verified};
+use oracled_store::ground::verify::{Fault, Verified};
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Record, RowKey, Store, StoreError, Write};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
-
-/// What was taken out of a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PruneOutcome {
-    /// What had ceased to hold before then.
-    pub before: Timestamp,
-    /// How many versions have lost their content; their provenance stays.
-    pub versions: u64,
-    /// The payloads that were removed.
-    pub payloads: Vec<Sha256Hex>,
-    /// How many bytes that has freed.
-    pub freed_bytes: u64,
-}
-
-/// A run held against its payload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VerifiedRun {
-    /// Which.
-    pub run_id: Sha256Hex,
-    /// Of which version of the source.
-    pub version: String,
-    /// How many raw records were held against their digests.
-    pub records: u64,
-    /// How many bytes of payload were read.
-    pub payload_bytes: u64,
-    /// Whether the payload is there, or should be; where neither is, it was let go, and there is nothing to hold against.
-    pub has_payload: bool,
-    /// How much is wrong.
-    pub fault_count: u64,
-    /// What, the first of it.
-    pub faults: Vec<String>,
-}
-
-/// A source held against what was committed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VerifiedSource {
-    /// Which.
-    pub oracle_id: SourceId,
-    /// How many rows its files have.
-    pub rows: u64,
-    /// What is wrong with its files, if anything.
-    pub file_fault: Option<String>,
-    /// Its runs, in the order in which they became visible.
-    pub runs: Vec<VerifiedRun>,
-}
 
 /// Takes the content of what had ceased to hold out of a source, with the payloads that nothing needs then.
 pub(super) async fn prune(
@@ -97,11 +56,9 @@ pub(super) async fn prune(
         versions,
         payloads: outcome.payloads.clone(),
         peer,
-        timestamp,
     };
-    shop.commit_files(&oracle_id, Event::SourcePruned(entry), |source| SourceState {
-        files: files.clone(),
-        ..source
+    shop.commit_files(&oracle_id, Event::new(timestamp, None, EventKind::SourcePruned(entry)), |source| {
+        SourceState { files: files.clone(), ..source }
     })
     .await?;
     shop.store.remove_replaced(&old)?;
@@ -109,14 +66,6 @@ pub(super) async fn prune(
         outcome.freed_bytes += shop.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
     }
     Ok(outcome)
-}
-
-impl VerifiedSource {
-    /// The number of faults in the files and the runs.
-    #[must_use]
-    pub fn fault_count(&self) -> u64 {
-        u64::from(self.file_fault.is_some()) + self.runs.iter().map(|run| run.fault_count).sum::<u64>()
-    }
 }
 
 /// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a check of the
@@ -286,7 +235,7 @@ impl Shop {
         change: impl Fn(SourceState) -> SourceState,
     ) -> Result<(), IngestionError> {
         let desk = self.desk();
-        let changed = desk.change_or(|desk| {
+        let changed = self.log.decide_and_commit(|| {
             let (source, revision) = desk.source(oracle_id)?;
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),

@@ -7,7 +7,7 @@ use oracled_domain::audit::event::{QueryEntry, ReadKind, ReadOutcome};
 use oracled_domain::ground::freshness::Answer;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
-use oracled_domain::{Event, Sha256Hex};
+use oracled_domain::{Event, EventKind, Sha256Hex};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -102,7 +102,6 @@ impl Queries {
             records_returned: 0,
             freshness: None,
             latency_ms: 0.0,
-            timestamp: self.clock.now(),
         };
         OpenEntry { entry, began: monotonic() }
     }
@@ -126,8 +125,7 @@ impl Queries {
     /// `Unavailable` if the journal does not accept entries. Nothing may be delivered then.
     pub async fn close_entry(&self, OpenEntry { mut entry, began }: OpenEntry) -> Result<(), CommitError> {
         entry.latency_ms = began.elapsed().as_secs_f64() * 1e3;
-        entry.timestamp = self.clock.now();
-        self.log.append(Event::SourceQueried(entry)).await
+        self.log.append(Event::new(self.clock.now(), None, EventKind::SourceQueried(entry))).await
     }
 }
 

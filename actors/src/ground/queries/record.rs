@@ -6,69 +6,20 @@ use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
 use oracled_domain::audit::event::{ReadKind, ReadOutcome};
 use oracled_domain::ground::freshness::age_s;
-use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::answer::RecordAnswer;
+use oracled_domain::ground::query::answer::RecordStanding;
 use oracled_domain::ground::query::{NormalizedRecord, QueryFreshness};
 use oracled_domain::ground::record::Content;
 use oracled_domain::ground::run::split_record_id;
-use oracled_domain::ground::source::{OracleTier, SourceRegistryEntry, Standing};
+use oracled_domain::ground::source::{SourceRegistryEntry, Standing};
 use oracled_domain::ground::timeline::{Became, End, Scope, Version};
 use oracled_store::StoreError;
 use oracled_store::ground::statement::StoredStatement;
 use oracled_store::ground::view::{Found, Record, SourceView};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// A record by its id.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordAnswer {
-    /// Whose it is.
-    pub oracle_id: SourceId,
-    /// Of which version of the source.
-    pub source_version: String,
-    /// What it says, and when it is valid.
-    #[serde(flatten)]
-    pub record: NormalizedRecord,
-    /// Where it stands.
-    pub standing: RecordStanding,
-    /// Whether what it said was pruned, so that it has no axes here.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pruned: bool,
-    /// How far the source is trusted with it: one tier less than is registered where it is stale and its policy says so.
-    pub oracle_tier: OracleTier,
-    /// How old it is now or, where it no longer holds, was when it ceased to.
-    pub freshness: QueryFreshness,
-    /// What whoever uses this should know.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-    /// The record that has taken its place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub superseded_by: Option<String>,
-    /// The record that said the same before it, and stands for both.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub same_as: Option<String>,
-}
-
-/// Where a record stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RecordStanding {
-    /// It is valid now.
-    Valid,
-    /// It will be.
-    NotYetValid,
-    /// Another one has taken its place.
-    Superseded,
-    /// Its source holds it no more.
-    Withdrawn,
-    /// It was valid until a time that it names itself.
-    Expired,
-    /// Its version of the source was read anew, and it does not count any more.
-    Replaced,
-    /// Its run was undone.
-    Undone,
-}
 
 /// Why there is no record.
 #[derive(Debug, thiserror::Error)]

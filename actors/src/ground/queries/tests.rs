@@ -4,7 +4,7 @@ mod pages;
 
 use super::*;
 use crate::ground::ingestion::tests::{NEW, OLD};
-use crate::ground::registry::{Invalidate, RegistryError, Review, ReviewSource, SetFreshness, policy_of};
+use crate::ground::registry::{Invalidation, RegistryError, Review, policy_of};
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested, population, replaced};
 use crate::testing::{World, with_world};
@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
 use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::answer::RecordStanding;
 use oracled_domain::ground::query::{Operator, QueryFilter, QueryRequest};
 use serde_json::json;
 use std::time::Duration;
@@ -48,8 +49,7 @@ async fn two_releases(system: &System) {
     let pipeline_id = population(system).await;
     ingested(system, &pipeline_id, OLD, "2020-04-14").await;
     ingested(system, &pipeline_id, NEW, "2023-05-04").await;
-    let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+    system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
 }
 
 /// The records, as `id=population`.
@@ -70,8 +70,7 @@ fn a_source_answers_once_it_is_approved() {
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
         let silent = asked(&system, request(&[])).await;
         assert!(matches!(silent, Err(QueryError::Silent(_))), "{silent:?}");
-        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
         let answer = asked(&system, request(&[])).await.expect("it answers");
         assert_eq!(told(&answer), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
     });
@@ -85,8 +84,7 @@ fn a_query_finds_what_was_valid_then_as_it_was_known_then() {
         let before = time.clock().now();
         time.turn(3600);
         ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
-        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
         let at = |point_in_time: &str, known_at: Option<Timestamp>| QueryRequest {
             point_in_time: Some(point_in_time.parse().expect("a time")),
             known_at,
@@ -117,8 +115,7 @@ fn an_explanation_names_the_releases_that_counted_then() {
         time.turn(3600);
         // the first version is read anew, and counts once
         replaced(&system, &pipeline_id, NEW, "2020-04-14").await;
-        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
         for (known_at, releases) in
             [(Some(first), vec!["2020-04-14"]), (None, vec!["2023-05-04", "2020-04-14"])]
         {
@@ -134,8 +131,7 @@ fn pages_continue_after_an_ingestion_between_them() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
-        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
         let mut page = QueryRequest { max_results: Some(1), ..request(&[]) };
         let first = asked(&system, page.clone()).await.expect("it answers");
         assert_eq!(told(&first), ["ABW/1960=54208"]);
@@ -167,8 +163,7 @@ fn what_is_stale_is_served_as_the_policy_says() {
         ] {
             policy.default_stale_behavior = behavior;
             policy.default_max_age_seconds = 60;
-            let set = SetFreshness { policy: policy.clone(), peer: PEER };
-            system.registry.ask(set).await.expect("it answers").expect("it is set");
+            system.registry.register(&policy.clone(), PEER).await.expect("it is set");
             let answer = asked(&system, request(&[])).await;
             assert_eq!(answer.is_ok(), served, "{behavior:?}: {answer:?}");
             let Ok(answer) = answer else { continue };
@@ -195,16 +190,10 @@ fn what_was_declared_stale_is_stale_until_a_run_follows() {
         };
         assert!(fresh(asked(&system, pinned.clone()).await.expect("it answers")), "a month old");
         let order =
-            |trigger| Invalidate { oracle_id: source(), trigger, detail: "it is wrong".into(), peer: PEER };
-        let refused =
-            system.registry.ask(order(InvalidationCause::UpstreamSignal)).await.expect("it answers");
+            |trigger| Invalidation { oracle_id: source(), trigger, detail: "it is wrong".into(), peer: PEER };
+        let refused = system.registry.invalidate(order(InvalidationCause::UpstreamSignal)).await;
         assert!(matches!(refused, Err(RegistryError::NoTrigger { .. })), "{refused:?}");
-        system
-            .registry
-            .ask(order(InvalidationCause::Manual))
-            .await
-            .expect("it answers")
-            .expect("it is noted");
+        system.registry.invalidate(order(InvalidationCause::Manual)).await.expect("it is noted");
         let answer = asked(&system, request(&[])).await.expect("it answers with a warning");
         assert!(answer.response.warnings.iter().any(|warning| warning.contains("invalidated")), "{answer:?}");
         time.turn(60);
@@ -269,8 +258,7 @@ fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
 fn silent_source_is_readable_on_no_path() {
     with_world(|World { system, time, .. }| async move {
         let review = async |review: Review| {
-            let review = ReviewSource { oracle_id: source(), review, peer: PEER };
-            system.registry.ask(review).await.expect("it answers").expect("it is reviewed");
+            system.registry.review(&source(), review, PEER).await.expect("it is reviewed");
         };
         let pipeline_id = population(&system).await;
         let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -338,7 +326,7 @@ fn the_feed_tells_each_change_once_and_goes_on_where_it_ended() {
         loop {
             let page = system.queries.changes(since, None, 2).await.expect("it is read");
             kinds.extend(
-                page.changes.iter().map(|change| (change.kind.as_str(), change.source_record_id.clone())),
+                page.changes.iter().map(|change| (change.kind.into_str(), change.source_record_id.clone())),
             );
             since = page.next;
             if !page.more {

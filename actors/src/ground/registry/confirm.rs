@@ -1,24 +1,12 @@
 //! Confirmation: what a source has said, and what was declared stale, holds after all.
 
-use super::{Decided, Desk, Registry, RegistryError, as_read};
-use actix::{Context, Handler, Message, ResponseFuture};
+use super::{Desk, Registry, RegistryError, as_read};
+use crate::audit::commit_loop::Decided;
 use oracled_domain::audit::event::ground::{ConfirmationCause, ConfirmationEntry};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, RowKey, Write};
 use std::sync::Arc;
-
-/// Takes back that all that a source has said counts as stale. Its age counts as before.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<(), RegistryError>")]
-pub struct Confirm {
-    /// Which.
-    pub oracle_id: SourceId,
-    /// What is said of it.
-    pub detail: String,
-    /// By whom.
-    pub peer: Peer,
-}
 
 /// What confirms a source.
 #[derive(Debug, Clone)]
@@ -46,18 +34,18 @@ impl Desk {
             let Some(invalidated_at) = state.stale_since().filter(|_| is_last) else {
                 return Ok(Decided::Already(()));
             };
+            let timestamp = desk.clock.now();
             let entry = ConfirmationEntry {
                 oracle_id: oracle_id.clone(),
                 invalidated_at,
                 confirmed_by,
                 detail: detail.clone(),
                 peer,
-                timestamp: desk.clock.now(),
             };
-            let state = state.confirmed(entry.timestamp);
+            let state = state.confirmed(timestamp);
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
-                events: vec![Event::SourceConfirmed(entry)],
+                events: vec![Event::new(timestamp, None, EventKind::SourceConfirmed(entry))],
                 writes: vec![Write::PutSource(Arc::new(state))],
                 ..Record::default()
             };
@@ -67,21 +55,20 @@ impl Desk {
     }
 }
 
-impl Handler<Confirm> for Registry {
-    type Result = ResponseFuture<Result<(), RegistryError>>;
-
-    fn handle(
-        &mut self,
-        Confirm { oracle_id, detail, peer }: Confirm,
-        _: &mut Context<Self>,
-    ) -> Self::Result {
-        let desk = self.desk.clone();
-        Box::pin(async move {
-            let confirmed_by = ConfirmationCause::Manual;
-            let confirmation =
-                Confirmation { confirmed_by, detail, peer: Some(peer), invalidation_count: None };
-            let confirmed = desk.confirm(&oracle_id, confirmation).await?;
-            if confirmed { Ok(()) } else { Err(RegistryError::NotInvalidated(oracle_id)) }
-        })
+impl Registry {
+    /// Revokes that all data of a source is marked stale.
+    ///
+    /// # Errors
+    /// `SourceUnknown`, `NotInvalidated`; or the entry cannot be committed, and then nothing changes.
+    pub async fn confirm(
+        &self,
+        oracle_id: &SourceId,
+        detail: String,
+        peer: Peer,
+    ) -> Result<(), RegistryError> {
+        let confirmed_by = ConfirmationCause::Manual;
+        let confirmation = Confirmation { confirmed_by, detail, peer: Some(peer), invalidation_count: None };
+        let confirmed = self.desk.confirm(oracle_id, confirmation).await?;
+        if confirmed { Ok(()) } else { Err(RegistryError::NotInvalidated(oracle_id.clone())) }
     }
 }

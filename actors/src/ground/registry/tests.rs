@@ -5,10 +5,11 @@ use crate::ground::ingestion::tests::OLD;
 use crate::system::System;
 use crate::testing::ground::{PEER, document, ingested, population};
 use crate::testing::{World, with_world};
-use oracled_domain::Event;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::run::{Run, RunState};
 use oracled_domain::ground::source::Registration;
+use oracled_domain::{Event, EventKind};
+use oracled_store::Record;
 use oracled_store::{RowKey, Write};
 use serde_json::{Value as Json, json};
 
@@ -22,13 +23,13 @@ async fn registered_by(
         document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));
     ontology["version"] = json!(version);
     change(&mut ontology);
-    let ontology = document(&ontology.to_string());
-    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let ontology: Ontology = document(&ontology.to_string());
+    let registered = system.registry.register(&ontology, PEER).await;
+    registered.expect("it is registered");
     let source = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
     let mut registration: Box<Registration> = document(source);
     registration.ontology.version = version.into();
-    system.registry.ask(RegisterSource { registration, peer: PEER }).await.expect("it answers")
+    system.registry.register(&*registration, PEER).await
 }
 
 #[test]
@@ -60,10 +61,10 @@ fn a_run_that_goes_on_counts_as_the_records_that_it_will_bring() {
         let (run, revision) = system.store.run(&failed.run_id).expect("it is read").expect("it is there");
         let goes_on = Run { state: RunState::Running, ..run };
         let run = Box::new(goes_on.clone());
-        let entry = RunEntry { run, peer: Some(PEER), timestamp: failed.started_at };
+        let entry = RunEntry { run, peer: Some(PEER) };
         let record = Record {
             expect: as_read(RowKey::Run(failed.run_id.clone()), Some(revision)),
-            events: vec![Event::IngestionStarted(entry)],
+            events: vec![Event::new(failed.started_at, None, EventKind::IngestionStarted(entry))],
             writes: vec![Write::PutRun(Arc::new(goes_on))],
             ..Record::default()
         };
@@ -82,8 +83,8 @@ fn a_policy_that_is_set_holds_by_the_ontology_that_a_source_changes_to() {
                 "oracle_id": "world-bank-population", "axis_freshness": {}, "default_max_age_seconds": max_age_seconds,
                 "default_stale_behavior": "serve_stale_silent", "invalidation_triggers": [],
             });
-            let policy = document(&policy.to_string());
-            system.registry.ask(SetFreshness { policy, peer: PEER }).await.expect("it answers")
+            let policy: FreshnessPolicy = document(&policy.to_string());
+            system.registry.register(&policy, PEER).await
         };
         assert!(set(3600).await.is_ok());
         let bounded = |ontology: &mut Json| {

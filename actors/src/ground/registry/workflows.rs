@@ -1,27 +1,18 @@
 //! Workflows of verification: registered over what there is, and kept from ceasing to work by what becomes of it
 //! (RFC-0002, Part II).
 
-use super::{Decided, Desk, Registered, Registry, RegistryError, as_read};
-use actix::{Context, Handler, Message, ResponseFuture};
+use super::{Desk, Registrable, Registry, RegistryError, as_read};
+use crate::audit::commit_loop::Decided;
+use crate::platform::metrics::Metrics;
 use oracled_domain::audit::event::verification::WorkflowEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::Registration;
 use oracled_domain::verification::workflow::{RegisteredWorkflow, Workflow};
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::ground::state::SourceState;
 use oracled_store::{Expect, Record, RowKey, Store, Write};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Registers a workflow, or another definition of one.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<Registered<RegisteredWorkflow>, RegistryError>")]
-pub struct RegisterWorkflow {
-    /// The document.
-    pub workflow: Box<Workflow>,
-    /// By whom.
-    pub peer: Peer,
-}
 
 /// That a workflow works over its ontology and its sources as they are registered now. A source that has gone on to another
 /// version of the ontology stops it, until it is registered with that one, too. Whoever lists workflows asks this; a decision
@@ -39,37 +30,26 @@ pub fn check_workflow(store: &Store, workflow: &Workflow) -> Result<(), Registry
     Ok(workflow.validate(&ontology, &sources.iter().collect::<Vec<_>>())?)
 }
 
-impl Desk {
-    async fn register_workflow(
-        &self,
-        message: RegisterWorkflow,
-    ) -> Result<Registered<RegisteredWorkflow>, RegistryError> {
-        let RegisterWorkflow { workflow, peer } = message;
-        let (document, changed) = self.change(|desk| desk.decide_workflow(&workflow, peer)).await?;
-        Ok(Registered { document, unchanged: !changed })
-    }
+impl Registrable for Workflow {
+    type Registered = RegisteredWorkflow;
 
-    /// What comes of registering `workflow` over what there is now.
-    pub(super) fn decide_workflow(
-        &self,
-        workflow: &Workflow,
-        peer: Peer,
-    ) -> Result<Decided<RegisteredWorkflow>, RegistryError> {
-        let (workflow_id, workflow_sha256) = (&workflow.workflow_id, workflow.digest());
-        let ontology = self.ontology(&workflow.ontology)?;
-        let (oracles, mut expect) = self.with_rows(&workflow.oracles)?;
+    fn decide(&self, registry: &Registry, peer: Peer) -> Result<Decided<RegisteredWorkflow>, RegistryError> {
+        let desk = &registry.desk;
+        let (workflow_id, workflow_sha256) = (&self.workflow_id, self.digest());
+        let ontology = desk.ontology(&self.ontology)?;
+        let (oracles, mut expect) = desk.with_rows(&self.oracles)?;
         let sources: Vec<_> =
-            self.store.sources()?.into_iter().map(|state| state.entry.registration).collect();
-        workflow.validate(&ontology, &sources.iter().collect::<Vec<_>>())?;
-        let known = self.store.workflow(workflow_id)?;
+            desk.store.sources()?.into_iter().map(|state| state.entry.registration).collect();
+        self.validate(&ontology, &sources.iter().collect::<Vec<_>>())?;
+        let known = desk.store.workflow(workflow_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let known = known.map(|(known, _)| known);
         if let Some(known) = known.as_ref().filter(|known| known.workflow_sha256 == workflow_sha256) {
             return Ok(Decided::Already(known.clone()));
         }
-        let timestamp = self.clock.now();
+        let timestamp = desk.clock.now();
         let registered = RegisteredWorkflow {
-            workflow: workflow.clone(),
+            workflow: self.clone(),
             workflow_sha256: workflow_sha256.clone(),
             registered_at: timestamp,
             registered_by: peer.uid.to_string(),
@@ -78,19 +58,28 @@ impl Desk {
             workflow_id: workflow_id.clone(),
             before_sha256: known.map(|known| known.workflow_sha256),
             workflow_sha256,
-            workflow: Box::new(workflow.clone()),
+            workflow: Box::new(self.clone()),
             peer,
-            timestamp,
         };
         expect.extend(as_read(RowKey::Workflow(workflow_id.clone()), revision));
         // as they are: whoever describes one otherwise at this moment does not know of the workflow, and is to decide once more
         let mut writes: Vec<_> = oracles.into_iter().map(|state| Write::PutSource(Arc::new(state))).collect();
         writes.push(Write::PutWorkflow(Arc::new(registered.clone())));
-        let record =
-            Record { expect, events: vec![Event::WorkflowRegistered(entry)], writes, ..Record::default() };
+        let record = Record {
+            expect,
+            events: vec![Event::new(timestamp, None, EventKind::WorkflowRegistered(entry))],
+            writes,
+            ..Record::default()
+        };
         Ok(Decided::Change(registered, record))
     }
 
+    fn announce(registered: &RegisteredWorkflow, metrics: &Metrics) {
+        metrics.verifying.expects(&registered.workflow);
+    }
+}
+
+impl Desk {
     /// That no workflow that works would cease to by what is to be registered of its source. Another version of its ontology
     /// stops a workflow and does not break it: neither could follow the other else. What comes back is that the sources of
     /// those workflows must be as they were read, which a workflow that comes or changes meanwhile keeps from being so.
@@ -137,18 +126,5 @@ impl Desk {
             states.extend(known.map(|(state, _)| state));
         }
         Ok((states, expect))
-    }
-}
-
-impl Handler<RegisterWorkflow> for Registry {
-    type Result = ResponseFuture<Result<Registered<RegisteredWorkflow>, RegistryError>>;
-
-    fn handle(&mut self, message: RegisterWorkflow, _: &mut Context<Self>) -> Self::Result {
-        let (desk, metrics) = (self.desk.clone(), self.metrics.clone());
-        Box::pin(async move {
-            let registered = desk.register_workflow(message).await?;
-            metrics.verifying.expects(&registered.document.workflow);
-            Ok(registered)
-        })
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct CameTo {
 
 impl CameTo {
     const fn of(verdict: Verdict) -> Self {
-        Self { verdict: Word(verdict.as_str()) }
+        Self { verdict: Word(verdict.into_str()) }
     }
 }
 
@@ -31,7 +31,7 @@ pub(super) struct RuleCameTo {
 
 impl RuleCameTo {
     const fn of(rule: RuleId, verdict: Verdict) -> Self {
-        Self { rule: Word(rule.as_str()), verdict: Word(verdict.as_str()) }
+        Self { rule: Word(rule.into_str()), verdict: Word(verdict.into_str()) }
     }
 }
 
@@ -61,7 +61,8 @@ impl Default for Checking {
         Self {
             evaluations: counters(Verdict::VARIANTS.iter().map(|verdict| CameTo::of(*verdict))),
             rules: counters(
-                pairs(&RuleId::ALL, Verdict::VARIANTS).map(|(rule, verdict)| RuleCameTo::of(rule, verdict)),
+                pairs(RuleId::VARIANTS, Verdict::VARIANTS)
+                    .map(|(rule, verdict)| RuleCameTo::of(rule, verdict)),
             ),
             seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
             fact_sets: counters([true, false].map(Looked::of)),

@@ -55,7 +55,7 @@ impl Ingesting {
     pub(crate) fn expects(&self, oracle_id: &SourceId) {
         let oracle = || oracle_id.as_str().to_owned();
         let ended = RunState::VARIANTS.iter().filter(|state| **state != RunState::Running);
-        expect(&self.runs, ended.map(|state| EndedAs { oracle: oracle(), state: Word(state.as_str()) }));
+        expect(&self.runs, ended.map(|state| EndedAs { oracle: oracle(), state: Word(state.into_str()) }));
         expect(&self.records, RESULTS.map(|result| ReadAs { oracle: oracle(), result: Word(result) }));
     }
 
@@ -71,7 +71,7 @@ impl Ingesting {
 
     /// Counts a run that an operator has ended without reading anything: discarded, or an undo.
     pub(crate) fn decided(&self, run: &Run) {
-        let (oracle, state) = (run.oracle_id.as_str().into(), Word(run.state.as_str()));
+        let (oracle, state) = (run.oracle_id.as_str().into(), Word(run.state.into_str()));
         self.runs.get_or_create(&EndedAs { oracle, state }).inc();
     }
 

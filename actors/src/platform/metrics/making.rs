@@ -3,7 +3,7 @@
 use super::{Word, counters, pairs};
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::interaction::{PERMANENT_STATUSES, Status};
-use oracled_domain::{DivergenceCheck, DivergenceLevel, GatePath, Interaction, Label};
+use oracled_domain::{DivergenceCheck, DivergenceLevel, Event, EventKind, GatePath, Label};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -53,7 +53,7 @@ pub(super) struct MadeAs {
 
 impl MadeAs {
     const fn new(path: GatePath, outcome: MadeOutcome) -> Self {
-        Self { path: Word(path.as_str()), outcome: Word(outcome.into_str()) }
+        Self { path: Word(path.into_str()), outcome: Word(outcome.into_str()) }
     }
 }
 
@@ -66,13 +66,7 @@ pub(super) struct AttemptAs {
 
 impl AttemptAs {
     const fn new(path: GatePath, status: Status) -> Self {
-        let status = match status {
-            Status::Success => "success",
-            Status::Timeout => "timeout",
-            Status::Error => "error",
-            Status::Conflict => "conflict",
-        };
-        Self { path: Word(path.as_str()), status: Word(status) }
+        Self { path: Word(path.into_str()), status: Word(status.into_str()) }
     }
 }
 
@@ -100,8 +94,8 @@ impl ComparedAs {
     fn new(original: OriginalLabel, regenerated: Label, level: Option<DivergenceLevel>) -> Self {
         Self {
             original: Word(original.as_str()),
-            regenerated: Word(regenerated.as_str()),
-            level: Word(level.map_or("unknown", DivergenceLevel::as_str)),
+            regenerated: Word(regenerated.into_str()),
+            level: Word(level.map_or("unknown", Into::into)),
         }
     }
 
@@ -157,8 +151,9 @@ impl Making {
     }
 
     /// Counts the attempts of one call of the model.
-    pub(crate) fn called(&self, attempts: &[Interaction]) {
-        for interaction in attempts {
+    pub(crate) fn called(&self, attempts: &[Event]) {
+        for attempt in attempts {
+            let EventKind::OracleInteraction(interaction) = &attempt.kind else { continue };
             self.attempts.get_or_create(&AttemptAs::new(interaction.path, interaction.status)).inc();
             self.retries.inc_by(u64::from(interaction.attempt > 1));
             self.attempt_seconds.observe(interaction.latency_ms as f64 / 1000.0);

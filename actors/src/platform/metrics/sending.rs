@@ -31,7 +31,7 @@ pub(super) struct MailedAs {
 
 impl MailedAs {
     const fn new(kind: MailKind, outcome: MailOutcome) -> Self {
-        Self { kind: Word(kind.as_str()), outcome: Word(outcome.into_str()) }
+        Self { kind: Word(kind.into_str()), outcome: Word(outcome.into_str()) }
     }
 }
 

@@ -88,19 +88,21 @@ impl Verifying {
     /// Creates the counters of `workflow` and its sources at 0.
     pub(crate) fn expects(&self, workflow: &Workflow) {
         let name = || workflow.workflow_id.as_str().to_owned();
-        let kinds = EnvelopeKind::ALL.map(|kind| DecidedAs { workflow: name(), kind: Word(kind.as_str()) });
+        let kinds = EnvelopeKind::VARIANTS
+            .iter()
+            .map(|kind| DecidedAs { workflow: name(), kind: Word(kind.into_str()) });
         expect(&self.decisions, kinds);
-        let reasons = Reason::VARIANTS.iter().map(|reason| Word(reason.as_str()));
+        let reasons = Reason::VARIANTS.iter().map(|reason| Word(reason.into_str()));
         expect(&self.reasons, reasons.map(|reason| Withheld { workflow: name(), reason }));
-        let settled = pairs(&Strategy::ALL, StepOutcome::VARIANTS).map(|(strategy, outcome)| Settled {
+        let settled = pairs(Strategy::VARIANTS, StepOutcome::VARIANTS).map(|(strategy, outcome)| Settled {
             workflow: name(),
-            strategy: Word(strategy.as_str()),
-            outcome: Word(outcome.as_str()),
+            strategy: Word(strategy.into_str()),
+            outcome: Word(outcome.into_str()),
         });
         expect(&self.conflicts, settled);
         for oracle_id in &workflow.oracles {
             let oracle = || oracle_id.as_str().to_owned();
-            let outcomes = CallOutcome::VARIANTS.iter().map(|outcome| outcome.as_str());
+            let outcomes = CallOutcome::VARIANTS.iter().map(|outcome| outcome.into_str());
             let answered = outcomes.chain([STALE, CACHE_HIT]).map(Word);
             expect(&self.calls, answered.map(|outcome| Answered { oracle: oracle(), outcome }));
             expect(&self.late, [Of { oracle: oracle() }]);
@@ -110,14 +112,14 @@ impl Verifying {
     /// Counts a decision that took so long, and whether it has opened a review.
     pub(crate) fn decided(&self, inputs: &Inputs, envelope: &Envelope, opened: bool, took: Duration) {
         let workflow = envelope.workflow.as_str();
-        let kind = Word(envelope.kind.as_str());
+        let kind = Word(envelope.kind.into_str());
         self.decisions.get_or_create(&DecidedAs { workflow: workflow.into(), kind }).inc();
         for reason in &envelope.reasons {
-            let reason = Word(reason.as_str());
+            let reason = Word(reason.into_str());
             self.reasons.get_or_create(&Withheld { workflow: workflow.into(), reason }).inc();
         }
         for step in &envelope.steps {
-            let (strategy, outcome) = (Word(step.strategy.as_str()), Word(step.outcome.as_str()));
+            let (strategy, outcome) = (Word(step.strategy.into_str()), Word(step.outcome.into_str()));
             self.conflicts.get_or_create(&Settled { workflow: workflow.into(), strategy, outcome }).inc();
         }
         for candidate in &envelope.candidates {
@@ -126,7 +128,7 @@ impl Verifying {
             let outcome = match call {
                 _ if candidate.stale => STALE,
                 Some(call) if call.cache_hit => CACHE_HIT,
-                _ => candidate.outcome.as_str(),
+                _ => candidate.outcome.into_str(),
             };
             self.calls.get_or_create(&Answered { oracle: oracle.into(), outcome: Word(outcome) }).inc();
             self.late.get_or_create(&Of { oracle: oracle.into() }).inc_by(candidate.late.into());

@@ -1,6 +1,6 @@
 use super::*;
 use crate::ground::ingestion::tests::{NEW, OLD};
-use crate::ground::registry::{Review, ReviewSource, SetFreshness, policy_of};
+use crate::ground::registry::{Review, policy_of};
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested, population};
 use crate::testing::{World, with_world};
@@ -19,8 +19,7 @@ async fn with_a_source(system: &System) {
     let pipeline_id = population(system).await;
     ingested(system, &pipeline_id, OLD, "2020-04-14").await;
     ingested(system, &pipeline_id, NEW, "2023-05-04").await;
-    let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+    system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
 }
 
 /// A query of the source for `axes` of the areas that are `area`, and more members of its request.
@@ -141,8 +140,7 @@ fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
             let mut policy = policy_of(&view.state, &view.ontology);
             policy.default_max_age_seconds = 60;
             policy.default_stale_behavior = behavior;
-            let set = SetFreshness { policy, peer: PEER };
-            system.registry.ask(set).await.expect("it answers").expect("it is set");
+            system.registry.register(&policy, PEER).await.expect("it is set");
             match gathered(&system, vec![both("ABW")]).await {
                 Ok(check) => {
                     let mut origins = check.facts_from.iter().flat_map(|source| &source.origins);
@@ -170,8 +168,7 @@ fn what_each_gives_within_its_bounds_may_be_too_much_together() {
         let rows: String = (1900..2100).map(|year| format!("{name},ABW,{year},1000\n")).collect();
         let payload = format!("Country Name,Country Code,Year,Value\n{rows}");
         ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
-        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
         let all = query("ABW", &["area_name", "population"], json!({"max_results": 200}));
         let check = gathered(&system, vec![all.clone()]).await.expect("it gives");
         assert_eq!(check.facts.len(), 1 + 2 * 200, "of a thousand no million is left");

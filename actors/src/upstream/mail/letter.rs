@@ -13,9 +13,9 @@ pub(super) fn letter(mail: &Mail) -> String {
             text.paragraph(disclaimer);
             let original = delivery.regen.map_or("UNKNOWN", |regen| regen.original.as_str());
             text.line("Received by email", original);
-            text.line("On your results page", delivery.approved.label().as_str());
+            text.line("On your results page", delivery.approved.label().into_str());
         }
-        None => text.line("Verdict", delivery.approved.label().as_str()),
+        None => text.line("Verdict", delivery.approved.label().into_str()),
     }
     text.gap();
     text.paragraph(words(&verdict, "summary"));
@@ -33,9 +33,9 @@ fn breakdown(text: &mut Text, breakdown: Option<&Value>) {
     let Some(breakdown) = breakdown.filter(|value| value.is_object()) else { return };
     text.heading("Breakdown");
     for dimension in Dimension::ALL {
-        let Some(judged) = breakdown.get(dimension.as_str()) else { continue };
+        let Some(judged) = breakdown.get(dimension.into_str()) else { continue };
         text.line(
-            dimension.as_str(),
+            dimension.into_str(),
             &format!("{}. {}", words(judged, "verdict"), words(judged, "analysis")),
         );
     }

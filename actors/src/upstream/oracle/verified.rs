@@ -41,7 +41,7 @@ impl LiveAnswer {
         let outcome = match refusal {
             Refusal::Identity => Outcome::Neutral,
             Refusal::Signature | Refusal::Replay | Refusal::Schema => {
-                Outcome::Failure(format!("refused ({}): {cause}", refusal.as_str()))
+                Outcome::Failure(format!("refused ({}): {cause}", refusal.into_str()))
             }
         };
         Self::bare(Reply::Refused { refusal, cause }, outcome)
@@ -89,7 +89,7 @@ impl LiveAnswer {
             evidence_hash: Some(Sha256Hex::of(came.body)),
             signature_info: signature.map(|(_, signed_by, algorithm)| SignatureInfo {
                 signed_by,
-                signature_alg: algorithm.as_str().to_owned(),
+                signature_alg: algorithm.into_str().to_owned(),
                 signature_valid: true,
             }),
             ttl_seconds: adapter.ttl_seconds,

@@ -63,7 +63,7 @@ impl World {
         self.permit().await.expect("it is let through").report(outcome);
     }
 
-    async fn steer(&self, action: Action) -> Result<Steered, SteerError> {
+    async fn steer(&self, action: CircuitAction) -> Result<Steered, SteerError> {
         let steer = Steer { oracle_id: id("model"), action, peer: PEER };
         self.system.oracle_health.ask(steer).await.expect("it answers")
     }
@@ -187,7 +187,7 @@ fn an_oracle_that_there_is_not_is_refused_with_those_there_are() {
     with_oracles(Hand::new(), oracles, |world| async move {
         let refused = world.permit().await.expect_err("there is none of this name");
         assert_eq!(refused.to_string(), "there is no oracle `model`; known: gemini, mail");
-        for action in [Action::Open, Action::Close, Action::Probe] {
+        for action in [CircuitAction::Open, CircuitAction::Close, CircuitAction::Probe] {
             let refused = world.steer(action).await.expect_err("there is none of this name");
             assert!(matches!(refused, SteerError::Unknown(_)), "{refused}");
         }
@@ -257,7 +257,7 @@ fn a_probe_that_hangs_holds_nothing_up_and_has_failed_after_five_seconds() {
         let began = monotonic();
         hand.turn(600);
         world.call(SUCCESS).await;
-        let refused = world.steer(Action::Probe).await.expect_err("one at a time");
+        let refused = world.steer(CircuitAction::Probe).await.expect_err("one at a time");
         assert_eq!(refused, SteerError::Probing(id("model")));
         eventually("it has failed", async || world.status().await.last_error.is_some()).await;
         assert!(began.elapsed() < PROBE_MAX + 2 * TICK, "{:?}", began.elapsed());
@@ -285,14 +285,14 @@ fn an_administrator_opens_and_closes_a_circuit_and_the_log_says_who() {
     let hand = Hand::new();
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         for _ in 0..2 {
-            let steered = world.steer(Action::Open).await.expect("it is done");
+            let steered = world.steer(CircuitAction::Open).await.expect("it is done");
             assert!(steered.status.held_open && steered.probe.is_none(), "{steered:?}");
         }
         hand.turn(100_000);
         let refused = world.permit().await.expect_err("it is held open");
         assert_eq!(refused, PermitError::CircuitOpen { oracle_id: id("model"), retry_after: None });
         for _ in 0..2 {
-            let steered = world.steer(Action::Close).await.expect("it is done");
+            let steered = world.steer(CircuitAction::Close).await.expect("it is done");
             assert_eq!((steered.status.status, steered.status.held_open), (Status::Healthy, false));
         }
         world.call(SUCCESS).await;
@@ -308,13 +308,13 @@ fn an_administrator_opens_and_closes_a_circuit_and_the_log_says_who() {
 fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
-        world.steer(Action::Open).await.expect("it is done");
-        let steered = world.steer(Action::Probe).await.expect("it is done");
+        world.steer(CircuitAction::Open).await.expect("it is done");
+        let steered = world.steer(CircuitAction::Probe).await.expect("it is done");
         let success = Some(Outcome::Success { latency_ms: None });
         assert_eq!((steered.probe, steered.status.status), (success, Status::CircuitOpen));
         assert_eq!(steered.status.last_success_at, Some(world.system.clock.now()), "it counts");
         probe.fails.store(true, Ordering::Relaxed);
-        let steered = world.steer(Action::Probe).await.expect("it is done");
+        let steered = world.steer(CircuitAction::Probe).await.expect("it is done");
         let Some(Outcome::Failure(error)) = steered.probe else { panic!("it failed") };
         assert!(error.starts_with("status 500") && error.len() == ERROR_MAX_CHARS, "{error}");
         assert_eq!(steered.status.last_error, Some(error));
@@ -322,7 +322,7 @@ fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
         probe.fails.store(false, Ordering::Relaxed);
         probe.shrugs.store(true, Ordering::Relaxed);
         let before = world.status().await;
-        let steered = world.steer(Action::Probe).await.expect("it is done");
+        let steered = world.steer(CircuitAction::Probe).await.expect("it is done");
         assert_eq!((steered.probe, steered.status), (Some(Outcome::Neutral), before), "it says nothing");
         let entries = entries(&world.system.store, 4).await;
         for entry in &entries[1..] {
@@ -331,7 +331,7 @@ fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
         }
     });
     with_oracles(Hand::new(), vec![oracle("model", None)], |world| async move {
-        let refused = world.steer(Action::Probe).await.expect_err("it has none");
+        let refused = world.steer(CircuitAction::Probe).await.expect_err("it has none");
         assert_eq!(refused, SteerError::NoProbe(id("model")));
         assert_eq!(logged(&world.system.store), [""; 0]);
     });
@@ -346,7 +346,7 @@ fn nothing_is_steered_where_the_log_does_not_take_the_entry() {
         entries(&world.system.store, 2).await;
         world.break_store();
         let before = world.status().await;
-        for action in [Action::Open, Action::Close, Action::Probe] {
+        for action in [CircuitAction::Open, CircuitAction::Close, CircuitAction::Probe] {
             let refused = world.steer(action).await.expect_err("the log does not take it");
             assert!(matches!(refused, SteerError::Commit(_)), "{refused}");
             assert_eq!(world.status().await, before, "{action:?}");

@@ -3,89 +3,48 @@
 use super::find::{known, queued, wake};
 use super::refuse::{in_force, refusal_key, take_over};
 use super::session_record::address_change;
-use super::{ATTEMPTS, Cache, CacheError, Cached, Known};
+use super::{Cache, CacheError, Known};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::caller::uid;
 use crate::platform::clock::Clock;
 use crate::platform::door::Door;
 use crate::platform::metrics::Metrics;
 use crate::verdict::notifier::Notifier;
+use crate::verdict::submission::{Made, Submission, SubmissionOutcome};
 use actix::{Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::rules::Check;
 use oracled_domain::verdict::delivery::Regen;
 use oracled_domain::verdict::divergence::{DivergenceLevel, Regenerated};
 use oracled_domain::verdict::mail::MailKind;
-use oracled_domain::verdict::session::{Email, Mismatch, Original};
+use oracled_domain::verdict::session::{Mismatch, Original};
 use oracled_domain::{
-    Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Mail, MailId, Query,
-    Session, SessionId, Sha256Hex,
+    Approved, Delivery, DivergenceCheck, Event, EventKind, GatePath, Mail, MailId, Session, Sha256Hex,
 };
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::sync::Arc;
 
-/// Takes an approved verdict in: stores it with its session and their log entries, as one commit.
+/// Stores an approved verdict with its session and their log entries, as one commit.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Admission, CacheError>")]
+#[rtype(result = "Result<SubmissionOutcome, CacheError>")]
 pub struct Admit {
+    /// The submission; its payload is `approved` now.
+    pub submission: Submission,
     /// The verdict.
     pub approved: Approved,
-    /// The gate's log entries.
+    /// The log entries of the gate.
     pub judged: Vec<Event>,
-    /// Whose.
-    pub session_id: SessionId,
-    /// About what.
-    pub query: Query,
-    /// Where the verdict will be mailed to.
-    pub customer_email: Option<Email>,
-    /// On which path it came.
-    pub path: GatePath,
-    /// How it was made, if oracled had it made.
-    pub made: Option<Made>,
-    /// What the rules have checked it against, and the digest of what they said.
-    pub checked: Option<(Arc<Check>, Sha256Hex)>,
+    /// The digest of the evaluation by the rules, if the submission has a check.
+    pub evaluation_sha256: Option<Sha256Hex>,
 }
 
 impl Admit {
-    /// Whether the rules have let it through as its session wants it, or by a check of its own.
+    /// Whether the rules checked the verdict against the check of its session, or against one of its own.
     fn is_checked_against(&self, kept: &Arc<Check>) -> bool {
-        let checked = self.checked.as_ref().map(|(check, _)| check);
-        checked.is_some_and(|check| self.path != GatePath::Regen || check == kept)
+        let Submission { check, path, .. } = &self.submission;
+        check.as_ref().is_some_and(|check| *path != GatePath::Regen || check == kept)
     }
-}
-
-/// How a verdict was made that oracled had made.
-#[derive(Debug, Clone)]
-pub struct Made {
-    /// The prompt and the settings.
-    pub generation: Generation,
-    /// What the model was asked, as the log keeps it.
-    pub interactions: Vec<Interaction>,
-}
-
-impl Made {
-    /// The entries that tell how `made` was made.
-    fn entries(made: Option<&Self>) -> impl Iterator<Item = Event> {
-        made.into_iter().flat_map(|made| made.interactions.iter().cloned().map(Event::OracleInteraction))
-    }
-
-    /// A record of these entries, and behind them what came of it.
-    pub(crate) fn record(made: Option<&Self>, then: impl IntoIterator<Item = Event>) -> Record {
-        Record { events: Self::entries(made).chain(then).collect(), ..Record::default() }
-    }
-}
-
-/// What became of an approved verdict.
-#[derive(Debug)]
-pub enum Admission {
-    /// It was stored.
-    Stored(Arc<Cached>),
-    /// It was stored in the place of one that was lost, and held against the first.
-    Regenerated(Arc<Cached>, DivergenceCheck),
-    /// Another was there already, and stays.
-    Replayed(Arc<Cached>),
-    /// The session is of another tier or query.
-    Mismatch(Mismatch),
 }
 
 /// A record on its way, and what it says.
@@ -104,64 +63,60 @@ async fn admit(
     clock: Clock,
     notifier: Option<Door<Notifier>>,
     metrics: Metrics,
-) -> Result<Admission, CacheError> {
+) -> Result<SubmissionOutcome, CacheError> {
+    let Submission { session_id, query, path, made, .. } = &admit.submission;
     let look = || {
-        let stored = || Ok(store.verdict(&admit.session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
-        known(&store, &admit.session_id, admit.approved.tier(), &admit.query, stored)
+        let stored = || Ok(store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
+        known(&store, session_id, admit.approved.tier(), query, stored)
     };
-    // whoever hands one in has asked before and been told that there is nothing; if that has changed, or a session
-    // is there, the journal refuses the record
-    let (mut there, mut session) =
-        if admit.path == GatePath::Regen { look()? } else { (Known::Nothing(None), None) };
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
+    // The caller has already looked a submitted verdict up. If that has changed since, the record is stale.
+    let mut looked = (*path != GatePath::Regen).then_some((Known::Nothing(None), None));
+    let admitted = log.decide_and_commit(|| {
+        let (there, session) = looked.take().map_or_else(&look, Ok)?;
         let (kept, refusal_revision) =
-            in_force(&store, &admit.session_id, session.as_ref().map(|(session, _)| session))?;
+            in_force(&store, session_id, session.as_ref().map(|(session, _)| session))?;
         let foreign = session.as_ref().is_some_and(|(session, _)| session.is_foreign_to(uid()));
+        let stale = || CommitError::Stale(RowKey::Session(session_id.clone()));
         let seen = match there {
-            // a verdict is regenerated for whoever reads it, and only for a session that is known
-            Known::Nothing(_) if admit.path == GatePath::Regen && session.is_none() => {
-                return Err(CommitError::Stale(RowKey::Session(admit.session_id)).into());
+            // a verdict is regenerated for a reader, and only for a session that is known
+            Known::Nothing(_) if *path == GatePath::Regen && session.is_none() => {
+                return Err(stale().into());
             }
-            Known::Nothing(_) if admit.path != GatePath::Regen && foreign => {
-                Some(Admission::Mismatch(Mismatch::Owner))
+            Known::Nothing(_) if *path != GatePath::Regen && foreign => {
+                Some(SubmissionOutcome::Mismatch(Mismatch::Owner))
             }
-            // it was not judged by what its session is to be checked against by now: whoever asks again has it so
+            // it was not judged by the check that its session has now: the next request judges it so
             Known::Nothing(_) if kept.is_some_and(|kept| !admit.is_checked_against(&kept)) => {
-                return Err(CommitError::Stale(RowKey::Session(admit.session_id)).into());
+                return Err(stale().into());
             }
             Known::Nothing(_) => None,
-            // it was judged, so its entry is due, whatever becomes of it
-            Known::Cached(cached) => Some(Admission::Replayed(cached)),
-            Known::Mismatch(mismatch) => Some(Admission::Mismatch(mismatch)),
+            // it was judged, so its entry is due in any case
+            Known::Cached(cached) => Some(SubmissionOutcome::Replayed(cached)),
+            Known::Mismatch(mismatch) => Some(SubmissionOutcome::Mismatch(mismatch)),
         };
         if let Some(seen) = seen {
-            log.commit(Made::record(admit.made.as_ref(), admit.judged)).await?;
-            return Ok(seen);
+            let record = Made::record(made.as_ref(), admit.judged.clone());
+            return Ok(Decided::Change((seen, None), record));
         }
         let mails = notifier.is_some();
         let Delivered { mut record, delivery, check, mail_id } =
             delivered(&admit, session.as_ref(), &store, mails, clock.now())?;
         if session.is_none() {
-            take_over(&mut record, refusal_key(&admit.session_id), refusal_revision);
+            take_over(&mut record, refusal_key(session_id), refusal_revision);
         }
-        match log.commit(record).await {
-            Ok(_) => {
-                wake(notifier.as_ref(), mail_id);
-                let cached = Arc::new(Delivery::clone(&delivery).into());
-                return Ok(match check {
-                    Some(check) => {
-                        metrics.making.compared(&check);
-                        Admission::Regenerated(cached, check)
-                    }
-                    None => Admission::Stored(cached),
-                });
-            }
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => (there, session) = look()?,
-            Err(error) => return Err(error.into()),
-        }
+        let cached = Arc::new(Delivery::clone(&delivery).into());
+        let admission = match check {
+            Some(check) => SubmissionOutcome::Regenerated(cached, check),
+            None => SubmissionOutcome::Stored(cached),
+        };
+        Ok::<_, CacheError>(Decided::Change((admission, mail_id), record))
+    });
+    let ((admission, mail_id), _) = admitted.await?;
+    wake(notifier.as_ref(), mail_id);
+    if let SubmissionOutcome::Regenerated(_, check) = &admission {
+        metrics.making.compared(check);
     }
+    Ok(admission)
 }
 
 /// The record of a delivery: how the verdict was made and judged, the verdict, how far it is from the first one if
@@ -173,26 +128,28 @@ fn delivered(
     mails: bool,
     now: Timestamp,
 ) -> Result<Delivered, StoreError> {
-    let Admit { approved, judged, session_id, query, path, made, .. } = admit;
+    let Admit { submission, approved, judged, evaluation_sha256 } = admit;
+    let Submission { session_id, query, path, made, .. } = submission;
     let (known, revision) = known.map(|(session, revision)| (session, *revision)).unzip();
     let original = known.and_then(|session| session.original.as_ref());
     // reading regenerates a verdict, and delivers none
     let first = *path != GatePath::Regen && known.is_none_or(|session| session.delivered_sha256.is_none());
     let session = session_after(admit, known, first, now);
-    let check = comparison(admit, original, now);
+    let check = comparison(admit, original);
     let delivery = Arc::new(Delivery {
         session_id: session_id.clone(),
         query: query.clone(),
         approved: approved.clone(),
         cached_at: now,
         regen: check.as_ref().map(Regen::of),
-        evaluation_sha256: admit.checked.as_ref().map(|(_, evaluation_sha256)| evaluation_sha256.clone()),
+        evaluation_sha256: evaluation_sha256.clone(),
     });
     let mut events: Vec<_> = Made::entries(made.as_ref()).collect();
     events.extend(judged.clone());
     events.push(cached(approved, &session, *path, now));
     events.extend(address_change(store, known, &session, now)?);
-    events.extend(check.clone().map(Event::RegenDivergenceCheck));
+    let compared = check.clone().map(EventKind::RegenDivergenceCheck);
+    events.extend(compared.map(|kind| Event::new(now, session_id.clone(), kind)));
     let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
     let to = session.customer_email.clone().filter(|_| mails);
     let mut mail_id = None;
@@ -215,15 +172,15 @@ fn delivered(
 
 /// What there is to compare: a regenerated verdict, and one that is handed in over a lost one, with the first. The first
 /// itself, handed in again, takes its own place.
-fn comparison(admit: &Admit, original: Option<&Original>, now: Timestamp) -> Option<DivergenceCheck> {
-    let Admit { approved, session_id, path, made, .. } = admit;
+fn comparison(admit: &Admit, original: Option<&Original>) -> Option<DivergenceCheck> {
+    let Admit { submission: Submission { path, made, .. }, approved, .. } = admit;
     let is_the_first =
         original.is_some_and(|original| original.verdict_sha256.as_ref() == Some(approved.sha256()));
     let replaces = *path == GatePath::Regen || (original.is_some() && !is_the_first);
     replaces.then(|| {
         let generation = made.as_ref().map(|made| &made.generation);
         let (tier, label, path) = (approved.tier(), approved.label(), *path);
-        DivergenceCheck::of(original, &Regenerated { session_id, tier, label, path, generation }, now)
+        DivergenceCheck::of(original, &Regenerated { tier, label, path, generation })
     })
 }
 
@@ -239,39 +196,41 @@ fn causes(check: Option<&DivergenceCheck>, first: bool) -> Option<MailKind> {
 }
 
 fn cached(approved: &Approved, session: &Session, path: GatePath, timestamp: Timestamp) -> Event {
-    Event::VerdictCached {
-        session_id: session.session_id.clone(),
-        owner_uid: session.owner_uid,
-        tier: approved.tier(),
-        verdict_label: approved.label(),
-        verdict_sha256: approved.sha256().clone(),
-        path,
+    Event::new(
         timestamp,
-    }
+        session.session_id.clone(),
+        EventKind::VerdictCached {
+            owner_uid: session.owner_uid,
+            tier: approved.tier(),
+            verdict_label: approved.label(),
+            verdict_sha256: approved.sha256().clone(),
+            path,
+        },
+    )
 }
 
 /// The session once the verdict is stored; `first` where that is its first delivery.
 fn session_after(admit: &Admit, known: Option<&Session>, first: bool, now: Timestamp) -> Session {
-    let (tier, query) = (admit.approved.tier(), admit.query.clone());
-    let new = || Session::new(admit.session_id.clone(), tier, query, uid());
+    let Submission { session_id, query, customer_email, check, made, .. } = &admit.submission;
+    let new = || Session::new(session_id.clone(), admit.approved.tier(), query.clone(), uid());
     let sha256 = admit.approved.sha256();
     let session = Session { cached_sha256: Some(sha256.clone()), ..known.cloned().unwrap_or_else(new) };
     if !first {
         return session;
     }
-    let generation = admit.made.as_ref().map(|made| made.generation.clone());
+    let generation = made.as_ref().map(|made| made.generation.clone());
     let original = || Original::delivered(&admit.approved, generation, now);
     Session {
-        customer_email: admit.customer_email.clone().or(session.customer_email),
+        customer_email: customer_email.clone().or(session.customer_email),
         original: Some(session.original.unwrap_or_else(original)),
         delivered_sha256: Some(sha256.clone()),
-        check: admit.checked.as_ref().map(|(check, _)| Arc::clone(check)),
+        check: check.clone(),
         ..session
     }
 }
 
 impl Handler<Admit> for Cache {
-    type Result = ResponseFuture<Result<Admission, CacheError>>;
+    type Result = ResponseFuture<Result<SubmissionOutcome, CacheError>>;
 
     fn handle(&mut self, message: Admit, _: &mut Context<Self>) -> Self::Result {
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());

@@ -2,18 +2,20 @@
 
 use super::refuse::in_force;
 use super::session_record::{address_change, kept, registered};
-use super::{ATTEMPTS, Cache, CacheError, Cached, forget};
-use crate::audit::logger::{CommitError, Log};
+use super::{Cache, CacheError, forget};
+use crate::audit::commit_loop::Decided;
+use crate::audit::logger::Log;
 use crate::platform::caller::uid;
 use crate::platform::clock::Clock;
 use crate::platform::door::Door;
 use crate::verdict::notifier::{Notifier, Wake};
+use crate::verdict::submission::{Cached, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::rules::Check;
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::session::{Email, Mismatch, Original};
-use oracled_domain::{Delivery, Event, Mail, Query, Session, SessionId, Tier};
+use oracled_domain::{Delivery, Event, EventKind, Mail, Query, Session, SessionId, Tier};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::sync::Arc;
 
@@ -23,18 +25,7 @@ use std::sync::Arc;
 /// session's first one, and is mailed. So is one whose customer had no address yet.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<Known, CacheError>")]
-pub struct Find {
-    /// Whose.
-    pub session_id: SessionId,
-    /// For which tier.
-    pub tier: Tier,
-    /// About what.
-    pub query: Query,
-    /// Where the verdict is mailed to.
-    pub customer_email: Option<Email>,
-    /// What it is to be checked against. A session that is known keeps it from here on, whatever becomes of the verdict.
-    pub check: Option<Arc<Check>>,
-}
+pub struct Find(pub Submission);
 
 /// What there is for a session.
 #[derive(Debug)]
@@ -83,73 +74,67 @@ struct Deliverer {
 
 impl Deliverer {
     /// Delivers the cached verdict of a session, and hands it back as it is cached then.
-    async fn deliver(&self, find: &Find) -> Result<Known, CacheError> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
+    async fn deliver(&self, find: &Submission) -> Result<Known, CacheError> {
+        let delivered = self.log.decide_and_commit(|| {
+            let already = |known| Ok::<_, CacheError>(Decided::Already((known, None)));
             let Some((session, session_revision)) = self.store.session(&find.session_id)? else {
-                return Ok(Known::Nothing(None));
+                return already(Known::Nothing(None));
             };
             let Some((delivery, verdict_revision)) = self.store.verdict(&find.session_id)? else {
-                return Ok(Known::Nothing(find.check.clone().or(session.check)));
+                return already(Known::Nothing(find.check.clone().or(session.check)));
             };
             if session.delivered_sha256.is_none()
                 && find.check.is_some()
                 && delivery.evaluation_sha256.is_none()
             {
-                return Ok(Known::Mismatch(Mismatch::Facts));
+                return already(Known::Mismatch(Mismatch::Facts));
             }
             if !is_news(&session, find.customer_email.as_ref()) {
-                return Ok(Known::Cached(Arc::new(delivery.into())));
+                return already(Known::Cached(Arc::new(delivery.into())));
             }
             if session.is_foreign_to(uid()) {
-                return Ok(Known::Mismatch(Mismatch::Owner));
+                return already(Known::Mismatch(Mismatch::Owner));
             }
             let (mut record, delivery, mail) = self.delivered(&session, delivery, find, self.clock.now())?;
             record.expect = vec![
                 Expect { row: RowKey::Session(find.session_id.clone()), revision: Some(session_revision) },
                 Expect { row: RowKey::Verdict(find.session_id.clone()), revision: Some(verdict_revision) },
             ];
-            match self.log.commit(record).await {
-                Ok(_) => {
-                    wake(self.notifier.as_ref(), mail);
-                    return Ok(Known::Cached(Arc::new(Delivery::clone(&delivery).into())));
-                }
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+            let known = Known::Cached(Arc::new(Delivery::clone(&delivery).into()));
+            Ok(Decided::Change((known, mail), record))
+        });
+        let ((known, mail), _) = delivered.await?;
+        wake(self.notifier.as_ref(), mail);
+        Ok(known)
     }
 
     /// Has a session that is known keep the check that it is asked for with.
-    async fn keep_check(&self, find: &Find) -> Result<Known, CacheError> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
+    async fn keep_check(&self, find: &Submission) -> Result<Known, CacheError> {
+        let kept = self.log.decide_and_commit(|| {
             let stored =
                 || Ok(self.store.verdict(&find.session_id)?.map(|(stored, _)| Arc::new(stored.into())));
             let (known, session) = known(&self.store, &find.session_id, find.tier, &find.query, stored)?;
-            let (Known::Nothing(_), Some((session, revision))) = (&known, session) else { return Ok(known) };
+            let (Known::Nothing(_), Some((session, revision))) = (&known, session) else {
+                return Ok::<_, CacheError>(Decided::Already(known));
+            };
             if session.is_foreign_to(uid()) {
-                return Ok(Known::Mismatch(Mismatch::Owner));
+                return Ok(Decided::Already(Known::Mismatch(Mismatch::Owner)));
             }
             if session.check == find.check {
-                return Ok(known);
+                return Ok(Decided::Already(known));
             }
             let session = Session { check: find.check.clone(), ..session };
-            match self.log.commit(kept(&session, Some(revision), self.clock.now())).await {
-                Ok(_) => return Ok(Known::Nothing(find.check.clone())),
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+            let record = kept(&session, Some(revision), self.clock.now());
+            Ok(Decided::Change(Known::Nothing(find.check.clone()), record))
+        });
+        Ok(kept.await?.0)
     }
 
     fn delivered(
         &self,
         known: &Session,
         delivery: Delivery,
-        find: &Find,
+        find: &Submission,
         now: Timestamp,
     ) -> Result<(Record, Arc<Delivery>, Option<oracled_domain::MailId>), StoreError> {
         // without an original to compare with, the verdict that was read becomes the original
@@ -186,7 +171,7 @@ impl Deliverer {
 /// The entry of a mail that is put into the outbox.
 pub(super) fn queued(mail: &Mail, timestamp: Timestamp) -> Event {
     let oracled_domain::verdict::mail::Standing { mail_id, session_id, kind, .. } = mail.standing.clone();
-    Event::MailQueued { mail_id, session_id, kind, timestamp }
+    Event::new(timestamp, session_id, EventKind::MailQueued { mail_id, kind })
 }
 
 /// Tells whoever sends mail of one that was queued. Nothing waits for it.
@@ -202,9 +187,9 @@ pub(super) fn wake(notifier: Option<&Door<Notifier>>, mail_id: Option<oracled_do
 impl Handler<Find> for Cache {
     type Result = ResponseFuture<Result<Known, CacheError>>;
 
-    fn handle(&mut self, find: Find, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, Find(find): Find, ctx: &mut Context<Self>) -> Self::Result {
         let store = self.store.clone();
-        let Find { session_id, tier, query, customer_email, check } = &find;
+        let Submission { session_id, tier, query, customer_email, check, .. } = &find;
         let looked = known(&store, session_id, *tier, query, || Ok(self.look_up(session_id)?.0));
         let (known, session) = match looked {
             Ok(looked) => looked,

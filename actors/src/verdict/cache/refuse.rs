@@ -5,14 +5,15 @@
 //! rows stay. The rows share a limit in bytes; the oldest are dropped first.
 
 use super::session_record::kept;
-use super::{ATTEMPTS, Cache, CacheError};
+use super::{Cache, CacheError};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::caller::uid;
 use crate::platform::clock::Clock;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::rules::Check;
 use oracled_domain::verdict::session::{Refusal, RefusalKey};
-use oracled_domain::{Event, Session, SessionId};
+use oracled_domain::{Event, EventKind, Session, SessionId};
 use oracled_store::{Expect, Record, RefusalSize, RowKey, Store, StoreError, Write};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,9 +110,7 @@ pub(super) fn take_over(record: &mut Record, key: RefusalKey, revision: Option<u
 
 async fn refuse(refuse: Refuse, store: Store, log: Log, clock: Clock) -> Result<bool, CacheError> {
     let Refuse { session_id, check, record } = refuse;
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
+    let refused = log.decide_and_commit(|| {
         let session = store.session(&session_id)?;
         let (in_force, revision) =
             in_force(&store, &session_id, session.as_ref().map(|(session, _)| session))?;
@@ -135,12 +134,9 @@ async fn refuse(refuse: Refuse, store: Store, log: Log, clock: Clock) -> Result<
             }
             _ => {}
         }
-        match log.commit(record).await {
-            Ok(_) => return Ok(keeps),
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+        Ok::<_, CacheError>(Decided::Change(keeps, record))
+    });
+    Ok(refused.await?.0)
 }
 
 /// Drops a refusal, unless it was replaced or removed meanwhile.
@@ -148,7 +144,7 @@ async fn drop_refusal(key: RefusalKey, revision: u64, log: Log, clock: Clock) {
     let RefusalKey { session_id, owner_uid } = key.clone();
     let record = Record {
         expect: vec![Expect { row: RowKey::Refusal(key.clone()), revision: Some(revision) }],
-        events: vec![Event::RefusalDropped { session_id, owner_uid, timestamp: clock.now() }],
+        events: vec![Event::new(clock.now(), session_id, EventKind::RefusalDropped { owner_uid })],
         writes: vec![Write::RemoveRefusal(key)],
         ..Record::default()
     };

@@ -2,8 +2,9 @@
 
 use super::refuse::{in_force, refusal_key, take_over};
 use super::session_record::{address_change, kept};
-use super::{ATTEMPTS, Cache, CacheError};
-use crate::audit::logger::{CommitError, Log};
+use super::{Cache, CacheError};
+use crate::audit::commit_loop::Decided;
+use crate::audit::logger::Log;
 use crate::platform::caller::uid;
 use crate::platform::clock::Clock;
 use actix::{Context, Handler, Message, ResponseFuture};
@@ -39,36 +40,32 @@ pub enum Registered {
 }
 
 async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Result<Registered, CacheError> {
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
+    let registered = log.decide_and_commit(|| {
         let known = store.session(&message.session_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let known = known.map(|(session, _)| session);
         if known.as_ref().is_some_and(|session| session.is_foreign_to(uid())) {
-            return Ok(Registered::Mismatch(Mismatch::Owner));
+            return Ok(Decided::Already(Registered::Mismatch(Mismatch::Owner)));
         }
         let mut session = match told(&message, known.as_ref()) {
             Ok(session) => session,
-            Err(mismatch) => return Ok(Registered::Mismatch(mismatch)),
+            Err(mismatch) => return Ok(Decided::Already(Registered::Mismatch(mismatch))),
         };
         let (check, refusal_revision) = in_force(&store, &message.session_id, known.as_ref())?;
         session.check = check;
         if known.as_ref() == Some(&session) {
-            return Ok(Registered::Updated(session));
+            return Ok(Decided::Already(Registered::Updated(session)));
         }
         let mut record = kept(&session, revision, clock.now());
         record.events.extend(address_change(&store, known.as_ref(), &session, clock.now())?);
         if known.is_none() {
             take_over(&mut record, refusal_key(&message.session_id), refusal_revision);
         }
-        match log.commit(record).await {
-            Ok(_) if known.is_none() => return Ok(Registered::Created(session)),
-            Ok(_) => return Ok(Registered::Updated(session)),
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+        let registered =
+            if known.is_none() { Registered::Created(session) } else { Registered::Updated(session) };
+        Ok::<_, CacheError>(Decided::Change(registered, record))
+    });
+    Ok(registered.await?.0)
 }
 
 /// The session as it is told, over what is `known` of it.

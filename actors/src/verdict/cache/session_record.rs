@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::session::Email;
-use oracled_domain::{Event, Session};
+use oracled_domain::{Event, EventKind, Session};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 
 /// The record that keeps `session` in place of the one of that revision.
@@ -19,15 +19,17 @@ pub(super) fn kept(session: &Session, revision: Option<u64>, now: Timestamp) -> 
 /// The entry of a session that was registered or changed.
 pub(super) fn registered(session: &Session, timestamp: Timestamp) -> Event {
     let label = session.original.as_ref().map(|original| original.verdict_label);
-    Event::SessionRegistered {
-        session_id: session.session_id.clone(),
-        tier: session.tier,
-        query_preview: session.query.preview(),
-        original_verdict: OriginalLabel(label),
-        has_email: session.customer_email.is_some(),
-        owner_uid: session.owner_uid,
+    Event::new(
         timestamp,
-    }
+        session.session_id.clone(),
+        EventKind::SessionRegistered {
+            tier: session.tier,
+            query_preview: session.query.preview(),
+            original_verdict: OriginalLabel(label),
+            has_email: session.customer_email.is_some(),
+            owner_uid: session.owner_uid,
+        },
+    )
 }
 
 /// The entry of a known session whose address is another one from now on.
@@ -41,11 +43,13 @@ pub(super) fn address_change(
         return Ok(None);
     };
     let digest = |email: Option<&Email>| email.map(|email| store.keyed_digest(email.as_str())).transpose();
-    Ok(Some(Event::SessionAddressChanged {
-        session_id: after.session_id.clone(),
-        owner_uid: after.owner_uid,
-        before: digest(before.customer_email.as_ref())?,
-        after: digest(after.customer_email.as_ref())?,
+    Ok(Some(Event::new(
         timestamp,
-    }))
+        after.session_id.clone(),
+        EventKind::SessionAddressChanged {
+            owner_uid: after.owner_uid,
+            before: digest(before.customer_email.as_ref())?,
+            after: digest(after.customer_email.as_ref())?,
+        },
+    )))
 }

@@ -2,16 +2,17 @@
 
 use super::refuse::take_over;
 use super::session_record::address_change;
-use super::{ATTEMPTS, Cache, CacheError, forget};
-use crate::audit::logger::{CommitError, Log};
+use super::{Cache, CacheError, forget};
+use crate::audit::commit_loop::Decided;
+use crate::audit::logger::Log;
 use crate::platform::clock::Clock;
 use crate::verdict::notifier::HeldMails;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
-use oracled_domain::audit::event::Change;
+use oracled_domain::audit::event::ValueChange;
 use oracled_domain::verdict::divergence::OriginalLabel;
 use oracled_domain::verdict::session::{Email, Mismatch, Original, RefusalKey};
-use oracled_domain::{Event, Label, Peer, Session, SessionId};
+use oracled_domain::{Event, EventKind, Label, Peer, Session, SessionId};
 use oracled_store::{Expect, Record, RowKey, Store, Write};
 
 /// Corrects a session. Whatever is `None` stays as it is.
@@ -78,27 +79,27 @@ impl Correct {
         let label = |session: &Session| {
             OriginalLabel(session.original.as_ref().map(|original| original.verdict_label))
         };
-        Event::SessionCorrected {
-            session_id: self.session_id.clone(),
-            owner_uid: Change { before: before.owner_uid, after: after.owner_uid },
-            original_verdict: Change { before: label(before), after: label(after) },
-            address_changed: before.customer_email != after.customer_email,
-            peer: self.peer,
+        Event::new(
             timestamp,
-        }
+            self.session_id.clone(),
+            EventKind::SessionCorrected {
+                owner_uid: ValueChange { before: before.owner_uid, after: after.owner_uid },
+                original_verdict: ValueChange { before: label(before), after: label(after) },
+                address_changed: before.customer_email != after.customer_email,
+                peer: self.peer,
+            },
+        )
     }
 }
 
 async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Result<Corrected, CacheError> {
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
+    let corrected = log.decide_and_commit(|| {
         let Some((before, revision)) = store.session(&correct.session_id)? else {
-            return Ok(Corrected::Unknown);
+            return Ok(Decided::Already(Corrected::Unknown));
         };
         let mut after = match correct.applied_to(&before) {
             Ok(after) => after,
-            Err(mismatch) => return Ok(Corrected::Mismatch(mismatch)),
+            Err(mismatch) => return Ok(Decided::Already(Corrected::Mismatch(mismatch))),
         };
         // a refusal from before the session was known applies to its new owner, too
         let key = RefusalKey { session_id: correct.session_id.clone(), owner_uid: after.owner_uid };
@@ -109,7 +110,7 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
             revision
         });
         if after == before {
-            return Ok(Corrected::Done(Box::new(after)));
+            return Ok(Decided::Already(Corrected::Done(Box::new(after))));
         }
         let now = clock.now();
         let mut record = Record {
@@ -125,20 +126,17 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
         if refusal_revision.is_some() {
             take_over(&mut record, key, refusal_revision);
         }
-        match log.commit(record).await {
-            Ok(_) => return Ok(Corrected::Done(Box::new(after))),
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+        Ok::<_, CacheError>(Decided::Change(Corrected::Done(Box::new(after)), record))
+    });
+    Ok(corrected.await?.0)
 }
 
 async fn remove(remove: Remove, store: Store, log: Log, clock: Clock) -> Result<Option<Session>, CacheError> {
     let Remove { session_id, mails, peer } = remove;
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let Some((session, revision)) = store.session(&session_id)? else { return Ok(None) };
+    let removed = log.decide_and_commit(|| {
+        let Some((session, revision)) = store.session(&session_id)? else {
+            return Ok::<_, CacheError>(Decided::Already(None));
+        };
         let verdict = store.verdict_for_removal(&session_id)?;
         let mut record = Record {
             expect: vec![
@@ -157,24 +155,22 @@ async fn remove(remove: Remove, store: Store, log: Log, clock: Clock) -> Result<
         let timestamp = clock.now();
         let dropped = mails.as_ref().map(|mails| mails.put_removal(&mut record, &store, peer, timestamp));
         let dropped = dropped.transpose()?.unwrap_or_default();
-        record.events.push(Event::SessionRemoved {
-            session_id: session_id.clone(),
-            owner_uid: session.owner_uid,
-            verdict_sha256: verdict.and_then(|(sha256, _)| sha256),
-            peer,
+        record.events.push(Event::new(
             timestamp,
-        });
-        match log.commit(record).await {
-            Ok(_) => {
-                if let Some(mails) = mails {
-                    mails.report_removed(dropped);
-                }
-                return Ok(Some(session));
-            }
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-            Err(error) => return Err(error.into()),
-        }
+            session_id.clone(),
+            EventKind::SessionRemoved {
+                owner_uid: session.owner_uid,
+                verdict_sha256: verdict.and_then(|(sha256, _)| sha256),
+                peer,
+            },
+        ));
+        Ok(Decided::Change(Some((session, dropped)), record))
+    });
+    let Some((session, dropped)) = removed.await?.0 else { return Ok(None) };
+    if let Some(mails) = mails {
+        mails.report_removed(dropped);
     }
+    Ok(Some(session))
 }
 
 impl Handler<Correct> for Cache {

@@ -1,13 +1,14 @@
 use super::*;
 use crate::system::System;
 use crate::testing::{GOOD, World, id, judge, logged, with_world};
-use crate::verdict::crosscheck::{Judge, Outcome};
+use crate::verdict::crosscheck::Judge;
+use crate::verdict::submission::{Made, Submission, SubmissionOutcome};
 use oracled_domain::GatePath;
 use oracled_domain::verdict::divergence::DivergenceLevel;
 use oracled_domain::verdict::generation::{Generation, Settings};
 use oracled_domain::verdict::mail::MailKind;
 use oracled_domain::verdict::session::{Email, Mismatch, Original};
-use oracled_domain::{Label, MailId, Query, Sha256Hex, Tier};
+use oracled_domain::{Delivery, Label, MailId, Query, Sha256Hex, Tier};
 
 mod damaged;
 mod owner;
@@ -19,7 +20,7 @@ fn a_verdict_is_read_from_the_store_once_and_from_memory_then() {
     with_world(|World { system, .. }| async move {
         system
             .crosscheck
-            .ask(judge("cs_1", GOOD, GatePath::Submit))
+            .ask(Judge(judge("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("it answers")
             .expect("it is judged");
@@ -38,7 +39,7 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
     with_world(|World { system, .. }| async move {
         system
             .crosscheck
-            .ask(judge("cs_1", GOOD, GatePath::Submit))
+            .ask(Judge(judge("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("it answers")
             .expect("it is judged");
@@ -55,8 +56,9 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
         assert!(system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads").is_none());
         assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached", "verdict_purged"]);
         // the session stays, and takes a verdict again
-        let outcome = system.crosscheck.ask(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
-        assert!(matches!(outcome, Ok(Outcome::Delivered(_))), "{outcome:?}");
+        let outcome =
+            system.crosscheck.ask(Judge(judge("cs_1", GOOD, GatePath::Submit))).await.expect("it answers");
+        assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
         let (session, revision) =
             system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
         assert_eq!(
@@ -74,17 +76,19 @@ fn simultaneous_submissions_of_one_session_store_one_verdict() {
             .map(|n| {
                 let door = system.crosscheck.clone();
                 let verdict = format!(r#"{{"verdict":"AMBER","summary":"The plan in version {n:02}."}}"#);
-                actix_rt::spawn(async move { door.ask(judge("cs_1", &verdict, GatePath::Submit)).await })
+                actix_rt::spawn(
+                    async move { door.ask(Judge(judge("cs_1", &verdict, GatePath::Submit))).await },
+                )
             })
             .collect();
         let (mut stored, mut bodies) = (0, std::collections::HashSet::new());
         for asked in asked {
             match asked.await.expect("the asker lives").expect("it answers").expect("it is judged") {
-                Outcome::Delivered(cached) => {
+                SubmissionOutcome::Stored(cached) => {
                     stored += 1;
                     bodies.insert(cached.body.clone());
                 }
-                Outcome::Replayed(cached) => drop(bodies.insert(cached.body.clone())),
+                SubmissionOutcome::Replayed(cached) => drop(bodies.insert(cached.body.clone())),
                 other => panic!("{other:?}"),
             }
         }
@@ -134,20 +138,20 @@ fn verdict(label: Label) -> String {
     format!(r#"{{"verdict":"{label}","summary":"A sound and simple plan."}}"#)
 }
 
-async fn judged(system: &System, message: Judge) -> Outcome {
-    system.crosscheck.ask(message).await.expect("it answers").expect("it is judged")
+async fn judged(system: &System, message: Submission) -> SubmissionOutcome {
+    system.crosscheck.ask(Judge(message)).await.expect("it answers").expect("it is judged")
 }
 
 /// Has `first` delivered, if there is one, lost, and `second` made in its place.
-async fn regenerated(system: &System, first: Option<Label>, second: Label) -> Outcome {
+async fn regenerated(system: &System, first: Option<Label>, second: Label) -> SubmissionOutcome {
     if let Some(first) = first {
         let message = judge("cs_1", &verdict(first), GatePath::Generate);
-        judged(system, Judge { customer_email: address(), made: made("prompt"), ..message }).await;
+        judged(system, Submission { customer_email: address(), made: made("prompt"), ..message }).await;
         let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
         assert!(purged.expect("it answers").expect("it is committed"));
     }
     let message = judge("cs_1", &verdict(second), GatePath::Regen);
-    judged(system, Judge { made: made("prompt"), ..message }).await
+    judged(system, Submission { made: made("prompt"), ..message }).await
 }
 
 #[test]
@@ -155,7 +159,7 @@ fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
     with_world(|World { system, .. }| async move {
         for path in [GatePath::Submit, GatePath::Submit] {
             let message = judge("cs_1", GOOD, path);
-            judged(&system, Judge { customer_email: address(), ..message }).await;
+            judged(&system, Submission { customer_email: address(), ..message }).await;
             system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await.expect("it answers").ok();
         }
         let (mail, revision) = system
@@ -199,13 +203,13 @@ fn a_regenerated_verdict_is_held_against_the_first_which_stays_as_it_was() {
     ] {
         with_world(|World { system, .. }| async move {
             let outcome = regenerated(&system, Some(first), second).await;
-            let Outcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
+            let SubmissionOutcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
             assert_eq!(check.divergence_level, Some(level));
             assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(false)));
             let document = std::str::from_utf8(&cached.body).expect("it is JSON");
             let said = format!(
                 r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{first}","divergence_level":"{}""#,
-                level.as_str()
+                level.into_str()
             );
             assert!(document.contains(&said), "{document}");
             let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
@@ -222,7 +226,7 @@ fn where_no_original_is_known_nothing_is_compared_and_nobody_is_told() {
     with_world(|World { system, .. }| async move {
         register(&system, None, address()).await;
         let outcome = regenerated(&system, None, Label::Red).await;
-        let Outcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
+        let SubmissionOutcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
         assert!(check.skipped && check.divergence_level.is_none());
         let document = std::str::from_utf8(&cached.body).expect("it is JSON");
         assert!(document.contains(r#""divergence_level":null,"notice":"NOTE: "#), "{document}");
@@ -269,7 +273,7 @@ fn a_registered_session_without_a_verdict_takes_its_first_and_mails_it() {
     with_world(|World { system, .. }| async move {
         register(&system, None, address()).await;
         let outcome = judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
-        assert!(matches!(outcome, Outcome::Delivered(_)), "{outcome:?}");
+        assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "{outcome:?}");
         let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
         assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Green));
         assert_eq!(session.customer_email, address());
@@ -279,8 +283,16 @@ fn a_registered_session_without_a_verdict_takes_its_first_and_mails_it() {
 
 async fn find(system: &System, email: Option<Email>) -> Known {
     let query = Query::new("Sell honey?".into());
-    let message =
-        Find { session_id: id("cs_1"), tier: Tier::Quick, query, customer_email: email, check: None };
+    let message = Find(Submission {
+        session_id: id("cs_1"),
+        tier: Tier::Quick,
+        query,
+        customer_email: email,
+        check: None,
+        payload: None,
+        path: GatePath::Submit,
+        made: None,
+    });
     system.cache.ask(message).await.expect("it answers").expect("it is committed")
 }
 
@@ -333,7 +345,7 @@ fn registered_original_verdict_does_not_suppress_the_first_mail() {
         with_world(|World { system, .. }| async move {
             register(&system, Some(label), address()).await;
             let outcome = judged(&system, judge("cs_1", GOOD, path)).await;
-            assert!(matches!(outcome, Outcome::Regenerated(..)), "it is compared: {outcome:?}");
+            assert!(matches!(outcome, SubmissionOutcome::Regenerated(..)), "it is compared: {outcome:?}");
             let (mail, _) = system
                 .store
                 .mail(&MailId::verdict(&id("cs_1")))
@@ -372,11 +384,11 @@ fn a_verdict_that_is_handed_in_over_a_lost_one_is_held_against_it() {
     for path in [GatePath::Submit, GatePath::CacheWrite] {
         with_world(|World { system, .. }| async move {
             let first = judge("cs_1", &verdict(Label::Green), GatePath::Submit);
-            judged(&system, Judge { customer_email: address(), ..first }).await;
+            judged(&system, Submission { customer_email: address(), ..first }).await;
             let lose = || system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER });
             assert!(lose().await.expect("it answers").expect("it is committed"));
             let outcome = judged(&system, judge("cs_1", &verdict(Label::Red), path)).await;
-            let Outcome::Regenerated(_, check) = outcome else { panic!("{outcome:?}") };
+            let SubmissionOutcome::Regenerated(_, check) = outcome else { panic!("{outcome:?}") };
             assert_eq!((check.divergence_level, check.path), (Some(DivergenceLevel::Significant), path));
             let document = cached(&system);
             assert!(
@@ -389,7 +401,7 @@ fn a_verdict_that_is_handed_in_over_a_lost_one_is_held_against_it() {
             // the first one itself takes its own place
             assert!(lose().await.expect("it answers").expect("it is committed"));
             let outcome = judged(&system, judge("cs_1", &verdict(Label::Green), path)).await;
-            assert!(matches!(outcome, Outcome::Delivered(_)), "{outcome:?}");
+            assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "{outcome:?}");
             assert_eq!(cached(&system)["regen"], false);
         });
     }

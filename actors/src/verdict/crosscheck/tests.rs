@@ -2,16 +2,18 @@ use super::*;
 use crate::testing::{GOOD, World, id, judge, logged, with_world};
 use crate::verdict::cache::Read;
 use oracled_domain::verdict::crosscheck::Reason;
+use oracled_domain::verdict::session::Mismatch;
+use oracled_domain::{Decision, Query};
 
 #[test]
 fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {
     with_world(|World { system, dir, .. }| async move {
         for path in [GatePath::Check, GatePath::Submit, GatePath::CacheWrite] {
             for raw in [GOOD, "{}"] {
-                let session = format!("cs_{}_{}", path.as_str(), raw.len());
+                let session = format!("cs_{}_{}", path.into_str(), raw.len());
                 system
                     .crosscheck
-                    .ask(judge(&session, raw, path))
+                    .ask(Judge(judge(&session, raw, path)))
                     .await
                     .expect("it answers")
                     .expect("it is judged");
@@ -21,7 +23,7 @@ fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {
                     mirror.lines().rev().find(|line| line.contains("tmm_crosscheck")).expect("an entry");
                 let entry: serde_json::Value = serde_json::from_str(entry).expect("JSON");
                 assert_eq!(entry["session_id"], session.as_str());
-                assert_eq!(entry["path"], path.as_str());
+                assert_eq!(entry["path"], path.into_str());
                 assert_eq!(entry["approved"], raw == GOOD);
                 for field in [
                     "tier",
@@ -49,9 +51,10 @@ fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {
 fn vc_5_the_gate_is_before_delivery() {
     with_world(|World { system, .. }| async move {
         for path in [GatePath::Submit, GatePath::CacheWrite, GatePath::Check] {
-            let outcome = system.crosscheck.ask(judge("cs_1", "{}", path)).await.expect("it answers");
+            let outcome = system.crosscheck.ask(Judge(judge("cs_1", "{}", path))).await.expect("it answers");
             match outcome.expect("it is judged") {
-                Outcome::Rejected(decision) | Outcome::Checked(decision) => {
+                SubmissionOutcome::RejectedByCrosscheck { decision, .. }
+                | SubmissionOutcome::Checked(decision) => {
                     assert_eq!(decision.crosscheck_reason, Reason::FieldMissing);
                 }
                 other => panic!("{other:?}"),
@@ -67,8 +70,12 @@ fn vc_5_the_gate_is_before_delivery() {
 #[test]
 fn a_check_delivers_nothing_even_where_it_passes() {
     with_world(|World { system, .. }| async move {
-        let outcome = system.crosscheck.ask(judge("cs_1", GOOD, GatePath::Check)).await.expect("it answers");
-        assert!(matches!(outcome, Ok(Outcome::Checked(Decision { approved: true, .. }))), "{outcome:?}");
+        let outcome =
+            system.crosscheck.ask(Judge(judge("cs_1", GOOD, GatePath::Check))).await.expect("it answers");
+        assert!(
+            matches!(outcome, Ok(SubmissionOutcome::Checked(Decision { approved: true, .. }))),
+            "{outcome:?}"
+        );
         assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
     });
 }
@@ -81,7 +88,7 @@ fn an_error_while_judging_is_an_error_in_the_log_and_no_approval() {
         let mut broken = Crosscheck::new(UnexpectedFields::default(), doors, log, clock, metrics);
         broken.judge = |_, _, _| panic!("a fault in the mapping");
         let broken = Actor::start(broken);
-        let outcome = broken.send(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
+        let outcome = broken.send(Judge(judge("cs_1", GOOD, GatePath::Submit))).await.expect("it answers");
         assert!(
             matches!(&outcome, Err(GateError::Judging(cause)) if cause.contains("mapping")),
             "{outcome:?}"
@@ -95,8 +102,12 @@ fn an_error_while_judging_is_an_error_in_the_log_and_no_approval() {
 fn nothing_is_delivered_when_the_log_does_not_take_the_entry() {
     with_world(|world| async move {
         world.break_store();
-        let outcome =
-            world.system.crosscheck.ask(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
+        let outcome = world
+            .system
+            .crosscheck
+            .ask(Judge(judge("cs_1", GOOD, GatePath::Submit)))
+            .await
+            .expect("it answers");
         assert!(matches!(&outcome, Err(GateError::Commit(CommitError::Unavailable(_)))), "{outcome:?}");
         assert!(
             world.system.store.verdict(&id("cs_1")).expect("it is read").is_none(),
@@ -117,14 +128,14 @@ fn a_session_keeps_its_tier_and_query() {
     with_world(|World { system, .. }| async move {
         system
             .crosscheck
-            .ask(judge("cs_1", GOOD, GatePath::Submit))
+            .ask(Judge(judge("cs_1", GOOD, GatePath::Submit)))
             .await
             .expect("it answers")
             .expect("it is judged");
         let mut other = judge("cs_1", GOOD, GatePath::Submit);
         other.query = Query::new("Sell wax?".into());
-        let outcome = system.crosscheck.ask(other).await.expect("it answers");
-        assert!(matches!(outcome, Ok(Outcome::Mismatch(Mismatch::Query))), "{outcome:?}");
+        let outcome = system.crosscheck.ask(Judge(other)).await.expect("it answers");
+        assert!(matches!(outcome, Ok(SubmissionOutcome::Mismatch(Mismatch::Query))), "{outcome:?}");
         assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached", "tmm_crosscheck"]);
     });
 }
@@ -135,26 +146,30 @@ fn a_judgement_is_logged_even_where_its_commit_stays_stale() {
         let stale = || CacheError::Commit(CommitError::Stale(oracled_store::RowKey::Verdict(id("cs_1"))));
         let judgement = oracled_domain::judge(Tier::Quick, Payload::raw(GOOD));
         let message = judge("cs_1", GOOD, GatePath::Submit);
-        let entry = Event::judged(&judgement, id("cs_1"), &message.query, message.path, system.clock.now());
-        let admitted = settle(Ok(Err(stale())), entry.into(), &system.log).await;
+        let entry = EventKind::TmmCrosscheck(CrosscheckEntry::of(&judgement, &message.query, message.path));
+        let entry = Event::new(system.clock.now(), id("cs_1"), entry);
+        let admitted = super::logged::<SubmissionOutcome>(Ok(Err(stale())), entry.into(), &system.log).await;
         assert!(matches!(admitted, Err(GateError::Cache(_) | GateError::Commit(_))), "{admitted:?}");
         assert_eq!(logged(&system.store), ["tmm_crosscheck"]);
     });
 }
 
 /// A verdict that is to be checked against `facts`.
-fn checked(session_id: &str, facts: &[&str]) -> Judge {
+fn checked(session_id: &str, facts: &[&str]) -> Submission {
     let facts = facts.iter().map(|fact| (*fact).to_owned()).collect();
     let check = Some(Arc::new(Check { facts, ..Check::default() }));
-    Judge { check, ..judge(session_id, GOOD, GatePath::Submit) }
+    Submission { check, ..judge(session_id, GOOD, GatePath::Submit) }
 }
 
 #[test]
 fn verdict_refused_by_the_rules_is_not_delivered_and_both_are_logged() {
     with_world(|World { system, .. }| async move {
-        let told =
-            system.crosscheck.ask(checked("cs_1", &["The plan is another."])).await.expect("it answers");
-        let Ok(Outcome::RefusedByRules(evaluation)) = told else { panic!("{told:?}") };
+        let told = system
+            .crosscheck
+            .ask(Judge(checked("cs_1", &["The plan is another."])))
+            .await
+            .expect("it answers");
+        let Ok(SubmissionOutcome::RejectedByRules { evaluation, .. }) = told else { panic!("{told:?}") };
         assert_eq!(evaluation.metrics.unsupported_claims, 1);
         assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
         assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
@@ -167,8 +182,8 @@ fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
     with_world(|World { system, .. }| async move {
         let message = checked("cs_1", &["It is a sound and simple plan."]);
         let check = message.check.clone();
-        let told = system.crosscheck.ask(message).await.expect("it answers");
-        assert!(matches!(told, Ok(Outcome::Delivered(_))), "{told:?}");
+        let told = system.crosscheck.ask(Judge(message)).await.expect("it answers");
+        assert!(matches!(told, Ok(SubmissionOutcome::Stored(_))), "{told:?}");
         assert_eq!(logged(&system.store), ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
         let (session, revision) =
             system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
@@ -179,10 +194,13 @@ fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
 #[test]
 fn a_verdict_that_fails_the_crosscheck_is_not_looked_at_by_the_rules() {
     with_world(|World { system, .. }| async move {
-        let payload = Payload::raw("no verdict");
-        let told =
-            system.crosscheck.ask(Judge { payload, ..checked("cs_1", &[]) }).await.expect("it answers");
-        assert!(matches!(told, Ok(Outcome::Rejected(_))), "{told:?}");
+        let payload = Some(Payload::raw("no verdict"));
+        let told = system
+            .crosscheck
+            .ask(Judge(Submission { payload, ..checked("cs_1", &[]) }))
+            .await
+            .expect("it answers");
+        assert!(matches!(told, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{told:?}");
         assert_eq!(logged(&system.store), ["tmm_crosscheck"]);
     });
 }

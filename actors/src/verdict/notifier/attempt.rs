@@ -9,7 +9,7 @@ use crate::upstream::oracle_health::{Lease, OracleHealth, Permit};
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::verdict::health::Outcome;
 use oracled_domain::verdict::mail::{Fault, SendFailure, Standing};
-use oracled_domain::{Event, Mail, MailId, OracleId};
+use oracled_domain::{Event, EventKind, Mail, MailId, OracleId};
 use oracled_store::{Expect, Record, RowKey, Store, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,23 +139,27 @@ fn health(sent: &Result<(), SendFailure>, before: &Standing, took: Duration) -> 
 }
 
 fn was_sent(before: &Standing, now: Timestamp) -> Event {
-    Event::MailSent {
-        mail_id: before.mail_id.clone(),
-        session_id: before.session_id.clone(),
-        kind: before.kind,
-        attempt: before.attempts.saturating_add(1),
-        timestamp: now,
-    }
+    Event::new(
+        now,
+        before.session_id.clone(),
+        EventKind::MailSent {
+            mail_id: before.mail_id.clone(),
+            kind: before.kind,
+            attempt: before.attempts.saturating_add(1),
+        },
+    )
 }
 
 fn has_failed(after: &Standing, now: Timestamp) -> Event {
-    Event::MailFailed {
-        mail_id: after.mail_id.clone(),
-        session_id: after.session_id.clone(),
-        kind: after.kind,
-        attempt: after.attempts,
-        cause: after.last_error.clone().unwrap_or_default(),
-        next_attempt_at: after.next_attempt_at,
-        timestamp: now,
-    }
+    Event::new(
+        now,
+        after.session_id.clone(),
+        EventKind::MailFailed {
+            mail_id: after.mail_id.clone(),
+            kind: after.kind,
+            attempt: after.attempts,
+            cause: after.last_error.clone().unwrap_or_default(),
+            next_attempt_at: after.next_attempt_at,
+        },
+    )
 }

@@ -3,19 +3,17 @@
 use super::attempt::End;
 use super::in_flight::Taken;
 use super::{Ended, Notifier};
+use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::clock::Clock;
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use jiff::Timestamp;
 use oracled_domain::verdict::mail::Standing;
-use oracled_domain::{Event, Mail, MailId, Peer};
+use oracled_domain::{Event, EventKind, Mail, MailId, Peer};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::future::ready;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
-
-/// A mail that is replaced while it is decided about is read anew so many times.
-const ATTEMPTS: usize = 8;
 
 /// Why an administrator did not get what was asked for. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
@@ -134,9 +132,7 @@ impl Order {
         (store, log, clock): (Store, Log, Clock),
     ) -> Result<(Standing, End), OutboxError> {
         let mail_id = &taken.mail_id;
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
+        let done = log.decide_and_commit(|| {
             let unknown = || OutboxError::Unknown(mail_id.clone());
             let now = clock.now();
             let (was_dead, revision, (event, write, standing)) = match self {
@@ -155,12 +151,9 @@ impl Order {
                 writes: vec![write],
                 ..Record::default()
             };
-            match log.commit(record).await {
-                Ok(_) => return Ok((standing, self.end(was_dead, now))),
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+            Ok::<_, OutboxError>(Decided::Change((standing, self.end(was_dead, now)), record))
+        });
+        Ok(done.await?.0)
     }
 
     const fn end(self, was_dead: bool, now: Timestamp) -> End {
@@ -177,14 +170,14 @@ fn requeued(mail: Mail, peer: Peer, timestamp: Timestamp) -> (Event, Write, Stan
     let Standing { mail_id, session_id, .. } = mail.standing.clone();
     let standing = mail.standing.requeued(timestamp);
     let mail = Mail { standing: standing.clone(), ..mail };
-    let event = Event::MailRequeued { mail_id, session_id, peer, timestamp };
+    let event = Event::new(timestamp, session_id, EventKind::MailRequeued { mail_id, peer });
     (event, Write::PutMail(Arc::new(mail)), standing)
 }
 
 fn dropped(standing: Standing, peer: Peer, timestamp: Timestamp) -> (Event, Write, Standing) {
     let Standing { mail_id, session_id, .. } = standing.clone();
     let write = Write::RemoveMail(mail_id.clone());
-    (Event::MailDropped { mail_id, session_id, peer, timestamp }, write, standing)
+    (Event::new(timestamp, session_id, EventKind::MailDropped { mail_id, peer }), write, standing)
 }
 
 impl Notifier {

@@ -4,7 +4,7 @@ use crate::upstream::BoxFuture;
 use crate::upstream::oracle_health::{Oracle, Probe, Statuses};
 use oracled_domain::verdict::health::{HealthConfig, Outcome, Status};
 use oracled_domain::verdict::mail::{Fault, MailKind, SendFailure, Standing};
-use oracled_domain::{Delivery, Event, Label, Mail, Peer, Tier};
+use oracled_domain::{Delivery, Event, EventKind, Label, Mail, Peer, Tier};
 use oracled_store::{LogQuery, Record, Write};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -160,7 +160,8 @@ impl World {
         let mail = mail(kind, session, self.system.clock.now());
         let mail_id = mail.standing.mail_id.clone();
         let (session_id, timestamp) = (id(session), self.system.clock.now());
-        let event = Event::MailQueued { mail_id: mail_id.clone(), session_id, kind, timestamp };
+        let event =
+            Event::new(timestamp, session_id, EventKind::MailQueued { mail_id: mail_id.clone(), kind });
         let writes = vec![Write::PutMail(Arc::new(mail))];
         let record = Record { writes, ..Record::from(event) };
         self.system.log.commit(record).await.expect("it is committed");
@@ -601,7 +602,7 @@ fn nothing_is_sent_while_the_log_takes_nothing() {
         let mail_id = world.queue(MailKind::Verdict, "cs_1").await;
         hand.turn(-5);
         world.break_store();
-        let event = Event::ServiceStopped { timestamp: world.system.clock.now() };
+        let event = Event::new(world.system.clock.now(), None, EventKind::ServiceStopped);
         world.system.log.commit(event.into()).await.expect_err("the disk does not take it");
         world.system.notifier.ask(Wake(mail_id)).await.expect("it answers");
         world.pass(&hand, 8).await;

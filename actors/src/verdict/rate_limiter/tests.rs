@@ -49,7 +49,7 @@ fn what_did_not_reach_the_model_is_given_back() {
     with_world(|World { system, .. }| async move {
         let taken = system.rate_limiter.ask(take("cs_1")).await.expect("it answers");
         let (taken, _place) = taken.expect("it is the first");
-        let mut record = Record::from(Event::ServiceStopped { timestamp: system.clock.now() });
+        let mut record = Record::from(Event::new(system.clock.now(), None, EventKind::ServiceStopped));
         taken.give_back(&mut record);
         system.log.commit(record).await.expect("it is committed");
         system.rate_limiter.ask(take("cs_1")).await.expect("it answers").expect("it counts for nothing");

@@ -1,56 +1,27 @@
 //! One verdict on its way: leave, model, gate.
 
-use super::{AskedModel, Deliver, Doors};
+use super::{AskedModel, Doors};
 use crate::audit::logger::CommitError;
 use crate::platform::clock::{Clock, monotonic};
 use crate::platform::door::NoAnswer;
 use crate::platform::metrics::Metrics;
 use crate::upstream::oracle_health::{Lease, Permit, PermitError, QuotaWait, Statuses};
 use crate::upstream::{Called, Caller, Health, ModelError, Purpose};
-use crate::verdict::cache::{CacheError, Cached, Find, Known, Made};
-use crate::verdict::crosscheck::{GateError, Judge, Outcome};
+use crate::verdict::cache::{CacheError, Find, Known};
+use crate::verdict::crosscheck::{GateError, Judge};
 use crate::verdict::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
-use oracled_domain::rules::{Check, Evaluation};
+use crate::verdict::submission::{Made, Submission, SubmissionOutcome};
 use oracled_domain::verdict::generation::Settings;
 use oracled_domain::verdict::health;
-use oracled_domain::verdict::session::{Email, Mismatch};
 use oracled_domain::{
-    Decision, DivergenceCheck, GatePath, Generation, Interaction, OracleId, Payload, Prompt, Query,
-    SessionId, Tier, build_verdict_prompt,
+    Event, GatePath, Generation, OracleId, Payload, Prompt, SessionId, build_verdict_prompt,
 };
 use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What a flight ended as, for everyone who waits for it.
-pub type Landed = Result<Landing, Arc<Failed>>;
-
-/// How a flight ended that came to an end of its own.
-#[derive(Debug, Clone)]
-pub enum Landing {
-    /// A first verdict passed and was delivered.
-    Delivered(Arc<Cached>),
-    /// A lost one was made anew, passed, and was held against the first.
-    Regenerated(Arc<Cached>, DivergenceCheck),
-    /// There is a verdict already.
-    Replayed(Arc<Cached>),
-    /// It was made and did not pass.
-    Rejected {
-        /// The decision.
-        decision: Decision,
-        /// When the session's verdict may be regenerated again; nothing for a first verdict.
-        retry_after: Option<Duration>,
-    },
-    /// It was made, passed the crosscheck, and not the rules.
-    RefusedByRules {
-        /// The evaluation by the rules.
-        evaluation: Arc<Evaluation>,
-        /// When the session's verdict may be regenerated again; nothing for a first verdict.
-        retry_after: Option<Duration>,
-    },
-    /// The session is of another tier or query.
-    Mismatch(Mismatch),
-}
+pub type Landed = Result<SubmissionOutcome, Arc<Failed>>;
 
 /// Why there is no verdict. Nothing was delivered, and nothing of it is cached.
 #[derive(Debug, thiserror::Error)]
@@ -126,16 +97,11 @@ pub(super) struct Pilot {
     pub(super) metrics: Metrics,
 }
 
-/// What is to be made, for whom, and how.
+/// A verdict that is to be made, and how.
 struct Order {
-    session_id: SessionId,
-    tier: Tier,
-    query: Query,
-    customer_email: Option<Email>,
-    path: GatePath,
+    submission: Submission,
     prompt: Prompt,
     settings: Settings,
-    check: Option<Arc<Check>>,
 }
 
 /// The leave to call the model.
@@ -154,20 +120,20 @@ impl Pilot {
     }
 
     /// Has a first verdict made.
-    pub(super) async fn generate(&self, deliver: Deliver) -> Landed {
-        self.ended(GatePath::Generate, self.try_generate(deliver).await)
+    pub(super) async fn generate(&self, submission: Submission) -> Landed {
+        self.ended(GatePath::Generate, self.try_generate(submission).await)
     }
 
-    fn ended(&self, path: GatePath, landed: Result<Landing, Failed>) -> Landed {
-        let outcome = landed.as_ref().map_or_else(Failed::outcome, Landing::outcome);
+    fn ended(&self, path: GatePath, landed: Result<SubmissionOutcome, Failed>) -> Landed {
+        let outcome = landed.as_ref().map_or_else(Failed::outcome, SubmissionOutcome::made_outcome);
         self.metrics.making.ended(path, outcome);
         Ok(landed?)
     }
 
-    async fn try_regenerate(&self, session_id: SessionId) -> Result<Landing, Failed> {
+    async fn try_regenerate(&self, session_id: SessionId) -> Result<SubmissionOutcome, Failed> {
         // another flight may have brought it since the reader missed it
         if let Some((delivery, _)) = self.store.verdict(&session_id)? {
-            return Ok(Landing::Replayed(Arc::new(delivery.into())));
+            return Ok(SubmissionOutcome::Replayed(Arc::new(delivery.into())));
         }
         let (session, _) = self.store.session(&session_id)?.ok_or(Failed::SessionUnknown)?;
         let model = self.model()?;
@@ -175,44 +141,38 @@ impl Pilot {
             return Err(Failed::Limited(Limited::Session { wait }));
         }
         let order = Order {
-            session_id,
-            tier: session.tier,
             prompt: build_verdict_prompt(session.tier, &session.query),
-            query: session.query,
-            customer_email: None,
-            path: GatePath::Regen,
             settings: model.regen(session.original.as_ref()),
-            check: session.check,
+            submission: Submission {
+                session_id: session_id.clone(),
+                tier: session.tier,
+                query: session.query,
+                payload: None,
+                customer_email: None,
+                check: session.check,
+                path: GatePath::Regen,
+                made: None,
+            },
         };
         let lease = self.lease(model).await?;
-        let (session_id, tier) = (order.session_id.clone(), order.tier);
-        let take = Take { session_id, tier, generation: order.generation() };
+        let take = Take { session_id, tier: session.tier, generation: order.generation() };
         let (taken, place) = self.doors.rate_limiter.ask(take).await??;
         self.fly(model, order, Leave { lease, _place: place, taken: Some(taken) }).await
     }
 
-    async fn try_generate(&self, deliver: Deliver) -> Result<Landing, Failed> {
-        let Deliver { session_id, tier, query, customer_email, check } = deliver;
-        let find = Find {
-            session_id: session_id.clone(),
-            tier,
-            query: query.clone(),
-            customer_email: customer_email.clone(),
-            check: check.clone(),
-        };
-        let check = match self.doors.cache.ask(find).await?? {
-            Known::Cached(cached) => return Ok(Landing::Replayed(cached)),
-            Known::Mismatch(mismatch) => return Ok(Landing::Mismatch(mismatch)),
-            Known::Nothing(kept) => check.or(kept),
-        };
-        let session = self.store.session(&session_id)?;
+    async fn try_generate(&self, mut submission: Submission) -> Result<SubmissionOutcome, Failed> {
+        match self.doors.cache.ask(Find(submission.clone())).await?? {
+            Known::Cached(cached) => return Ok(SubmissionOutcome::Replayed(cached)),
+            Known::Mismatch(mismatch) => return Ok(SubmissionOutcome::Mismatch(mismatch)),
+            Known::Nothing(kept) => submission.check = submission.check.or(kept),
+        }
+        let session = self.store.session(&submission.session_id)?;
         if session.is_some_and(|(session, _)| session.original.is_some()) {
             return Err(Failed::DeliveredAlready);
         }
         let model = self.model()?;
-        let prompt = build_verdict_prompt(tier, &query);
-        let (path, settings) = (GatePath::Generate, model.original.clone());
-        let order = Order { session_id, tier, query, customer_email, path, prompt, settings, check };
+        let prompt = build_verdict_prompt(submission.tier, &submission.query);
+        let order = Order { submission, prompt, settings: model.original.clone() };
         let lease = self.lease(model).await?;
         let place = self.doors.rate_limiter.ask(TakeFirst).await?.map_err(Failed::Limited)?;
         self.fly(model, order, Leave { lease, _place: place, taken: None }).await
@@ -247,13 +207,18 @@ impl Pilot {
     }
 
     /// Calls the model and brings its answer to the gate.
-    async fn fly(&self, model: &AskedModel, mut order: Order, leave: Leave) -> Result<Landing, Failed> {
+    async fn fly(
+        &self,
+        model: &AskedModel,
+        mut order: Order,
+        leave: Leave,
+    ) -> Result<SubmissionOutcome, Failed> {
         let Leave { lease, _place, taken } = leave;
         let began = monotonic();
         let mut called = self.call(model, &model.caller, &order).await;
         let substitute =
             called.outcome.as_ref().err().and_then(|error| model.substitute(&order.settings, error));
-        if let Some(settings) = substitute.filter(|_| order.path == GatePath::Regen)
+        if let Some(settings) = substitute.filter(|_| order.submission.path == GatePath::Regen)
             && self.may_retry(model).await
         {
             let (gone, instead) = (&order.settings.model, &settings.model);
@@ -288,7 +253,8 @@ impl Pilot {
     }
 
     async fn call(&self, model: &AskedModel, caller: &Caller, order: &Order) -> Called {
-        let purpose = Purpose { session_id: order.session_id.clone(), path: order.path };
+        let purpose =
+            Purpose { session_id: order.submission.session_id.clone(), path: order.submission.path };
         let on_quota_wait = async |wait| {
             let quota_wait = QuotaWait { oracle_id: model.oracle_id.clone(), wait };
             if let Err(error) = self.doors.oracle_health.ask(quota_wait).await {
@@ -310,7 +276,7 @@ impl Pilot {
     async fn gave_nothing(
         &self,
         order: &Order,
-        interactions: Vec<Interaction>,
+        interactions: Vec<Event>,
         unreached: Option<Taken>,
     ) -> Option<Duration> {
         let made = Made { generation: order.generation(), interactions };
@@ -322,7 +288,7 @@ impl Pilot {
         if let Err(error) = self.doors.log.commit(record).await {
             tracing::warn!(%error, "a call of the model is not in the log");
         }
-        self.wait_after(order.path, &order.session_id)
+        self.wait_after(order.submission.path, &order.submission.session_id)
     }
 
     /// The time until the session's next regeneration; none unless `path` is a regeneration.
@@ -342,35 +308,20 @@ impl Pilot {
         &self,
         order: Order,
         text: String,
-        interactions: Vec<Interaction>,
-    ) -> Result<Landing, Failed> {
-        let made = Made { generation: order.generation(), interactions };
-        let Order { session_id, tier, query, customer_email, path, check, .. } = order;
-        let (payload, judged) = (Payload::raw(&text), session_id.clone());
-        let unheard = made.clone();
-        let made = Some(made);
-        let judge = Judge { session_id, tier, query, payload, customer_email, path, made, check };
-        let outcome = match self.doors.crosscheck.ask(judge).await {
-            Ok(outcome) => outcome?,
+        interactions: Vec<Event>,
+    ) -> Result<SubmissionOutcome, Failed> {
+        let made = Some(Made { generation: order.generation(), interactions });
+        let submission =
+            Submission { payload: Some(Payload::raw(&text)), made: made.clone(), ..order.submission };
+        let (path, session_id) = (submission.path, submission.session_id.clone());
+        match self.doors.crosscheck.ask(Judge(submission)).await {
+            Ok(outcome) => Ok(outcome?.with_retry_after(self.wait_after(path, &session_id))),
             Err(error) => {
                 // the gate would have logged it
-                self.doors.log.commit(Made::record(Some(&unheard), None)).await?;
-                return Err(error.into());
+                self.doors.log.commit(Made::record(made.as_ref(), None)).await?;
+                Err(error.into())
             }
-        };
-        Ok(match outcome {
-            Outcome::Delivered(cached) => Landing::Delivered(cached),
-            Outcome::Regenerated(cached, check) => Landing::Regenerated(cached, check),
-            Outcome::Replayed(cached) => Landing::Replayed(cached),
-            Outcome::Mismatch(mismatch) => Landing::Mismatch(mismatch),
-            Outcome::Rejected(decision) | Outcome::Checked(decision) => {
-                Landing::Rejected { decision, retry_after: self.wait_after(path, &judged) }
-            }
-            Outcome::RefusedByRules(evaluation) => {
-                let retry_after = self.wait_after(path, &judged);
-                Landing::RefusedByRules { evaluation: evaluation.into(), retry_after }
-            }
-        })
+        }
     }
 }
 

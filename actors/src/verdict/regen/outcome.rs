@@ -1,19 +1,21 @@
 //! The outcomes of generation and regeneration, for the metrics.
 
-use super::flight::{Failed, Landing};
+use super::flight::Failed;
 use crate::platform::metrics::MadeOutcome;
 use crate::upstream::oracle_health::PermitError;
 use crate::upstream::{ModelError, Refusal};
 use crate::verdict::rate_limiter::Limited;
+use crate::verdict::submission::SubmissionOutcome;
 
-impl Landing {
-    pub(super) const fn outcome(&self) -> MadeOutcome {
+impl SubmissionOutcome {
+    pub(super) const fn made_outcome(&self) -> MadeOutcome {
         match self {
-            Self::Delivered(_) => MadeOutcome::Delivered,
+            Self::Stored(_) => MadeOutcome::Delivered,
             Self::Regenerated(..) => MadeOutcome::Regenerated,
             Self::Replayed(_) => MadeOutcome::Replayed,
-            Self::Rejected { .. } => MadeOutcome::Rejected,
-            Self::RefusedByRules { .. } => MadeOutcome::RefusedByRules,
+            // a made verdict is never only judged
+            Self::Checked(_) | Self::RejectedByCrosscheck { .. } => MadeOutcome::Rejected,
+            Self::RejectedByRules { .. } => MadeOutcome::RefusedByRules,
             Self::Mismatch(_) => MadeOutcome::SessionMismatch,
         }
     }

@@ -10,7 +10,7 @@ use crate::verdict::rate_limiter::Limited;
 use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
 use oracled_domain::verdict::health::HealthConfig;
 use oracled_domain::verdict::session::Mismatch;
-use oracled_domain::{DivergenceLevel, Label, Peer, Prompt, Sha256Hex};
+use oracled_domain::{DivergenceLevel, GatePath, Label, Peer, Prompt, Sha256Hex};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -125,7 +125,7 @@ async fn read(world: &World, session_id: &str) -> Landed {
 
 async fn deliver(world: &World, session_id: &str, query: &str) -> Landed {
     let (session_id, query) = (id(session_id), Query::new(query.into()));
-    let message = Deliver { session_id, tier: Tier::Quick, query, customer_email: None, check: None };
+    let message = Deliver(Submission { session_id, query, ..order("") });
     world.system.regen.ask(message).await.expect("it answers")
 }
 
@@ -139,12 +139,12 @@ fn regeneration_uses_locked_settings_and_the_same_prompt() {
     let model = MadeUp::saying([verdict(Label::Green), verdict(Label::Red)]);
     with_model(model, |world, model| async move {
         let first = deliver(&world, "cs_1", "Sell honey?").await;
-        assert!(matches!(first, Ok(Landing::Delivered(_))), "{first:?}");
+        assert!(matches!(first, Ok(SubmissionOutcome::Stored(_))), "{first:?}");
         let again = deliver(&world, "cs_1", "Sell honey?").await;
-        assert!(matches!(again, Ok(Landing::Replayed(_))), "{again:?}");
+        assert!(matches!(again, Ok(SubmissionOutcome::Replayed(_))), "{again:?}");
         lose(&world, "cs_1").await;
         let second = read(&world, "cs_1").await;
-        let Ok(Landing::Regenerated(_, check)) = second else { panic!("{second:?}") };
+        let Ok(SubmissionOutcome::Regenerated(_, check)) = second else { panic!("{second:?}") };
         assert_eq!(check.divergence_level, Some(DivergenceLevel::Significant));
         assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(true)));
 
@@ -188,7 +188,7 @@ fn thousand_reads_of_one_missing_verdict_are_one_call() {
         let mut bodies = Vec::new();
         for read in reads {
             match read.await.expect("the reader lives") {
-                Ok(Landing::Regenerated(cached, _)) => bodies.push(cached),
+                Ok(SubmissionOutcome::Regenerated(cached, _)) => bodies.push(cached),
                 other => panic!("{other:?}"),
             }
         }
@@ -201,7 +201,7 @@ fn thousand_reads_of_one_missing_verdict_are_one_call() {
 async fn amid_a_call(
     world: &World,
     model: &MadeUp,
-    orders: impl IntoIterator<Item = (Option<Deliver>, SessionId)>,
+    orders: impl IntoIterator<Item = (Option<Submission>, SessionId)>,
 ) -> Vec<Landed> {
     let flights: Vec<_> = orders
         .into_iter()
@@ -209,7 +209,7 @@ async fn amid_a_call(
             let regen = world.system.regen.clone();
             actix_rt::spawn(async move {
                 match deliver {
-                    Some(deliver) => regen.ask(deliver).await.expect("it answers"),
+                    Some(submission) => regen.ask(Deliver(submission)).await.expect("it answers"),
                     None => regen.ask(Read(session_id)).await.expect("it answers"),
                 }
             })
@@ -227,9 +227,18 @@ async fn amid_a_call(
     landed
 }
 
-fn order(query: &str) -> Deliver {
+fn order(query: &str) -> Submission {
     let (session_id, query) = (id("cs_1"), Query::new(query.into()));
-    Deliver { session_id, tier: Tier::Quick, query, customer_email: None, check: None }
+    Submission {
+        session_id,
+        tier: Tier::Quick,
+        query,
+        payload: None,
+        customer_email: None,
+        check: None,
+        path: GatePath::Generate,
+        made: None,
+    }
 }
 
 #[test]
@@ -240,9 +249,9 @@ fn equal_orders_share_a_call_and_other_orders_are_a_conflict() {
             ["Sell honey?", "Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
         let landed = amid_a_call(&world, &model, orders).await;
         let [first, again, other] = landed.try_into().expect("three");
-        assert!(matches!(first, Ok(Landing::Delivered(_))), "{first:?}");
-        assert!(matches!(again, Ok(Landing::Replayed(_))), "{again:?}");
-        assert!(matches!(other, Ok(Landing::Mismatch(Mismatch::Query))), "{other:?}");
+        assert!(matches!(first, Ok(SubmissionOutcome::Stored(_))), "{first:?}");
+        assert!(matches!(again, Ok(SubmissionOutcome::Replayed(_))), "{again:?}");
+        assert!(matches!(other, Ok(SubmissionOutcome::Mismatch(Mismatch::Query))), "{other:?}");
         assert_eq!(model.calls(), 1);
     });
 }
@@ -251,22 +260,22 @@ fn equal_orders_share_a_call_and_other_orders_are_a_conflict() {
 fn order_is_not_answered_with_the_refusal_of_another_uid() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
-        let by = |uid, order: Deliver| {
+        let by = |uid, order: Submission| {
             let caller =
                 oracled_domain::Caller { peer: Peer { uid, gid: uid, pid: None }, request_id: "r".into() };
             let regen = world.system.regen.clone();
-            let asked = async move { regen.ask(order).await.expect("it answers") };
+            let asked = async move { regen.ask(Deliver(order)).await.expect("it answers") };
             actix_rt::spawn(called_by(caller, asked))
         };
         let check = Some(Arc::new(Check { facts: vec!["Another plan.".into()], ..Check::default() }));
-        let refused = by(1001, Deliver { check, ..order("Sell honey?") });
+        let refused = by(1001, Submission { check, ..order("Sell honey?") });
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
         let held = model.held.as_ref().expect("it waits");
         held.notify_one();
         let refused = refused.await.expect("it lives");
-        assert!(matches!(refused, Ok(Landing::RefusedByRules { .. })), "{refused:?}");
+        assert!(matches!(refused, Ok(SubmissionOutcome::RejectedByRules { .. })), "{refused:?}");
 
         // the facts of that refusal apply to the first of two equal orders, and not to the other
         let [first, other] = [1001, 1002].map(|uid| by(uid, order("Sell honey?")));
@@ -275,10 +284,10 @@ fn order_is_not_answered_with_the_refusal_of_another_uid() {
         }
         held.notify_one();
         let first = first.await.expect("it lives");
-        assert!(matches!(first, Ok(Landing::RefusedByRules { .. })), "{first:?}");
+        assert!(matches!(first, Ok(SubmissionOutcome::RejectedByRules { .. })), "{first:?}");
         held.notify_one();
         let other = other.await.expect("it lives");
-        assert!(matches!(other, Ok(Landing::Delivered(_))), "{other:?}");
+        assert!(matches!(other, Ok(SubmissionOutcome::Stored(_))), "{other:?}");
     });
 }
 
@@ -291,8 +300,8 @@ fn another_order_is_not_answered_with_the_refusal_of_the_first() {
         let orders = ["Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
         let landed = amid_a_call(&world, &model, orders).await;
         let [first, other] = landed.try_into().expect("two");
-        assert!(matches!(first, Ok(Landing::Rejected { .. })), "{first:?}");
-        assert!(matches!(other, Ok(Landing::Delivered(_))), "{other:?}");
+        assert!(matches!(first, Ok(SubmissionOutcome::RejectedByCrosscheck { .. })), "{first:?}");
+        assert!(matches!(other, Ok(SubmissionOutcome::Stored(_))), "{other:?}");
     });
 }
 
@@ -302,7 +311,10 @@ fn read_during_an_order_shares_its_verdict_and_orders_have_no_rate_limit() {
     with_model(model, |world, model| async move {
         let orders = [(Some(order("Sell honey?")), id("cs_1")), (None, id("cs_1"))];
         let landed = amid_a_call(&world, &model, orders).await;
-        assert!(matches!(landed[..], [Ok(Landing::Delivered(_)), Ok(Landing::Delivered(_))]), "{landed:?}");
+        assert!(
+            matches!(landed[..], [Ok(SubmissionOutcome::Stored(_)), Ok(SubmissionOutcome::Stored(_))]),
+            "{landed:?}"
+        );
     });
     let says = Mutex::new([failure(Kind::Status(500)), verdict(Label::Green)].into());
     let model = Arc::new(MadeUp { says, held: Some(Notify::new()), ..MadeUp::default() });
@@ -310,7 +322,7 @@ fn read_during_an_order_shares_its_verdict_and_orders_have_no_rate_limit() {
         register(&world, "cs_1", None).await;
         let orders = [(None, id("cs_1")), (Some(order("Sell honey?")), id("cs_1"))];
         let landed = amid_a_call(&world, &model, orders).await;
-        assert!(matches!(landed[..], [Err(_), Ok(Landing::Delivered(_))]), "{landed:?}");
+        assert!(matches!(landed[..], [Err(_), Ok(SubmissionOutcome::Stored(_))]), "{landed:?}");
     });
 }
 
@@ -320,7 +332,7 @@ fn what_could_not_be_delivered_is_not_asked_for() {
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
         world.break_store();
-        let lost = Event::ServiceStopped { timestamp: world.system.clock.now() };
+        let lost = Event::new(world.system.clock.now(), None, EventKind::ServiceStopped);
         assert!(world.system.log.commit(lost.into()).await.is_err());
         for landed in [deliver(&world, "cs_2", "Sell honey?").await, read(&world, "cs_1").await] {
             assert!(matches!(landed.as_ref().map_err(|e| &**e), Err(Failed::Commit(_))), "{landed:?}");
@@ -349,7 +361,7 @@ fn a_rest_waits_for_what_is_on_its_way() {
     with_model(model, |world, model| async move {
         world.system.regen.ask(Rest).await.expect("nothing is on its way");
         let regen = world.system.regen.clone();
-        let flight = actix_rt::spawn(async move { regen.ask(order("Sell honey?")).await });
+        let flight = actix_rt::spawn(async move { regen.ask(Deliver(order("Sell honey?"))).await });
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
@@ -371,13 +383,13 @@ fn second_regeneration_within_5_minutes_is_refused_after_any_outcome() {
         with_model(model, |world, model| async move {
             register(&world, "cs_1", None).await;
             let refused = read(&world, "cs_1").await;
-            assert!(!matches!(refused, Ok(Landing::Regenerated(..))), "{refused:?}");
+            assert!(!matches!(refused, Ok(SubmissionOutcome::Regenerated(..))), "{refused:?}");
             let again = read(&world, "cs_1").await.expect_err("it is too soon");
             let Failed::Limited(Limited::Session { wait }) = &*again else { panic!("{again:?}") };
             assert_eq!((*wait, model.calls()), (Duration::from_secs(300), 1));
             world.time.turn(300);
             let third = read(&world, "cs_1").await;
-            assert!(matches!(third, Ok(Landing::Regenerated(..))), "{third:?}");
+            assert!(matches!(third, Ok(SubmissionOutcome::Regenerated(..))), "{third:?}");
         });
     }
 }
@@ -392,7 +404,7 @@ fn an_attempt_that_did_not_reach_the_model_does_not_count() {
             panic!("{unreached:?}")
         };
         assert!(retry_after.is_some_and(|wait| wait < Duration::from_secs(60)), "{retry_after:?}");
-        assert!(matches!(read(&world, "cs_1").await, Ok(Landing::Regenerated(..))));
+        assert!(matches!(read(&world, "cs_1").await, Ok(SubmissionOutcome::Regenerated(..))));
     });
 }
 
@@ -440,7 +452,7 @@ fn after_three_failures_the_circuit_is_open_and_nobody_is_asked() {
 
         world.time.turn(30);
         assert!(
-            matches!(read(&world, "cs_3").await, Ok(Landing::Regenerated(..))),
+            matches!(read(&world, "cs_3").await, Ok(SubmissionOutcome::Regenerated(..))),
             "one call is let through"
         );
         let permit = world.system.oracle_health.ask(Permit("gemini".parse().expect("an id")));
@@ -453,7 +465,9 @@ fn a_refused_verdict_is_logged_with_its_making_and_nothing_of_it_is_kept() {
     let model = MadeUp::saying([Ok(r#"{"verdict":"GREEN","summary":" ","note":"q7x"}"#.into())]);
     with_model(model, |world, _| async move {
         let refused = deliver(&world, "cs_1", "Sell honey?").await;
-        let Ok(Landing::Rejected { decision, .. }) = refused else { panic!("{refused:?}") };
+        let Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) = refused else {
+            panic!("{refused:?}")
+        };
         assert!(!decision.approved);
         assert_eq!(logged(&world.system.store), ["oracle_interaction", "tmm_crosscheck"]);
         assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
@@ -496,9 +510,9 @@ fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
     with_outside(time, outside, |world| async move {
         for n in 0..20 {
             let first = deliver(&world, &format!("cs_{n}"), "Sell honey?").await;
-            assert!(matches!(first, Ok(Landing::Delivered(_))), "{first:?}");
+            assert!(matches!(first, Ok(SubmissionOutcome::Stored(_))), "{first:?}");
             lose(&world, &format!("cs_{n}")).await;
-            assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(Landing::Regenerated(..))));
+            assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(SubmissionOutcome::Regenerated(..))));
         }
         let variance = world.system.regen.ask(AskVariance).await.expect("it answers");
         assert_eq!((variance.regens, variance.diverged, variance.escalated), (20, 2, true));
@@ -508,7 +522,7 @@ fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
         // those of which nothing is known do not push out those that were counted
         for n in 100..210 {
             register(&world, &format!("cs_{n}"), None).await;
-            assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(Landing::Regenerated(..))));
+            assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(SubmissionOutcome::Regenerated(..))));
         }
         let World { system, .. } = world.restarted(Outside::default()).await;
         assert_eq!(system.regen.ask(AskVariance).await.expect("it answers"), variance);
@@ -534,7 +548,7 @@ fn a_flight_survives_a_panic_of_the_actor_that_has_let_it_off() {
         model.held.as_ref().expect("it waits").notify_one();
         assert!(matches!(
             joined.await.expect("it lives"),
-            Ok(Ok(Landing::Regenerated(..) | Landing::Replayed(_)))
+            Ok(Ok(SubmissionOutcome::Regenerated(..) | SubmissionOutcome::Replayed(_)))
         ));
         drop(read_on.await);
         assert_eq!(model.calls(), 1, "the one flight was joined");
@@ -553,7 +567,7 @@ fn a_check_that_is_told_while_a_lost_verdict_is_made_is_not_passed_by() {
         }
         let check = Some(Arc::new(Check { facts: vec!["another plan".into()], ..Check::default() }));
         let (tier, query) = (Tier::Quick, Query::new("Sell honey?".into()));
-        let find = Find { session_id: id("cs_1"), tier, query, customer_email: None, check: check.clone() };
+        let find = Find(Submission { tier, query, check: check.clone(), ..order("") });
         let known = world.system.cache.ask(find).await.expect("it answers").expect("it is committed");
         assert!(matches!(known, Known::Nothing(kept) if kept == check));
         model.held.as_ref().expect("it waits").notify_one();

@@ -55,13 +55,13 @@ async fn resolved(system: &System, review_id: &str, value: &str) {
         valid_for_seconds: 60,
     };
     let resolve = Resolve { review_id: review_id.to_owned(), resolution, peer: PEER };
-    system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
+    system.verification.resolve(&resolve).await.expect("it is resolved");
 }
 
 async fn revoked(system: &System, review_id: &str) {
     let revocation = Revocation { reason: "misread".into() };
     let revoke = Revoke { review_id: review_id.to_owned(), revocation, peer: PEER };
-    system.verification.ask(revoke).await.expect("it answers").expect("it is revoked");
+    system.verification.revoke(&revoke).await.expect("it is revoked");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_jump_that_is_dismissed_is_a_jump_all_the_same() {
             let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
             let dismissal = Dismissal { reason: "a slip".into() };
             let dismiss = Dismiss { review_id: review_id.clone(), dismissal, peer: PEER };
-            system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
+            system.verification.dismiss(&dismiss).await.expect("it is dismissed");
             let again = is_suspicious(system, json!({})).await;
             assert_ne!(again.review_id, Some(review_id));
             scene.upstream.plays("live", &[HONEST]);

@@ -31,7 +31,7 @@ fn open(system: &System) -> Vec<String> {
 async fn dismiss(system: &System, review_id: &str, reason: &str) -> Result<ReviewState, DismissError> {
     let dismissal = Dismissal { reason: reason.into() };
     let dismiss = Dismiss { review_id: review_id.into(), dismissal, peer: PEER };
-    system.verification.ask(dismiss).await.expect("it answers")
+    system.verification.dismiss(&dismiss).await
 }
 
 async fn resolve(system: &System, review_id: &str) -> Result<ReviewState, ResolveError> {
@@ -43,13 +43,13 @@ async fn resolve(system: &System, review_id: &str) -> Result<ReviewState, Resolv
         valid_for_seconds: 3600,
     };
     let resolve = Resolve { review_id: review_id.into(), resolution, peer: PEER };
-    system.verification.ask(resolve).await.expect("it answers")
+    system.verification.resolve(&resolve).await
 }
 
 async fn revoke(system: &System, review_id: &str) -> Result<ReviewState, RevokeError> {
     let revocation = Revocation { reason: "misread".into() };
     let revoke = Revoke { review_id: review_id.into(), revocation, peer: PEER };
-    system.verification.ask(revoke).await.expect("it answers")
+    system.verification.revoke(&revoke).await
 }
 
 #[test]

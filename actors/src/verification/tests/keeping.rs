@@ -2,7 +2,7 @@
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, key, live, thing, with_scene};
-use crate::ground::registry::Invalidate;
+use crate::ground::registry::Invalidation;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use jiff::{SignedDuration, Timestamp};
@@ -159,8 +159,11 @@ fn answer_from_before_its_source_was_declared_stale_is_not_reused() {
                 assert_eq!(scene.upstream.calls("live"), calls);
             }
             let (trigger, detail) = (InvalidationCause::Manual, "it is wrong".to_owned());
-            let invalidate = Invalidate { oracle_id: source_id("live"), trigger, detail, peer: PEER };
-            system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+            system
+                .registry
+                .invalidate(Invalidation { oracle_id: source_id("live"), trigger, detail, peer: PEER })
+                .await
+                .expect("it is stale");
             verified(system).await;
             assert_eq!(scene.upstream.calls("live"), 2);
         },

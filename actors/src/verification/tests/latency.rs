@@ -5,12 +5,12 @@ use super::upstream::{
     Act, Says, Scene, adapter, after_s, candidate, keep, kept_at, live, thing, timed, two_sources,
     with_scene, written,
 };
-use crate::ground::registry::RegisterOntology;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::upstream::oracle_health::Statuses;
-use crate::verification::{Verify, VerifyError};
+use crate::verification::VerifyError;
 use jiff::SignedDuration;
+use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::verdict::health::Status;
 use oracled_domain::verification::{CallOutcome, Envelope, EnvelopeKind, Reason, VerifyRequest};
 use serde_json::{Value as Json, json};
@@ -376,7 +376,12 @@ fn a_decision_is_logged_though_whoever_asked_has_gone_away() {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
             scene.upstream.plays("live", &[Act::after(900, Says::People("54208"))]);
-            let gone = tokio::time::timeout(Duration::from_millis(300), verified(system)).await;
+            // the task that the daemon gives to each request
+            let asked = actix_rt::spawn({
+                let system = system.clone();
+                async move { verified(&system).await }
+            });
+            let gone = tokio::time::timeout(Duration::from_millis(300), asked).await;
             assert!(gone.is_err(), "nobody has waited for it");
             after_s(2).await;
             let decided = oracled_store::LogQuery {
@@ -550,9 +555,9 @@ async fn register_short_lived(system: &System) {
             axis["max_ttl_seconds"] = json!(60);
         }
     }
-    let ontology = serde_json::from_value(document).expect("it is an ontology");
-    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let ontology: Ontology = serde_json::from_value(document).expect("it is an ontology");
+    let registered = system.registry.register(&ontology, PEER).await;
+    registered.expect("it is registered");
 }
 
 #[test]
@@ -599,7 +604,7 @@ fn a_decision_that_cannot_be_logged_is_not_told() {
             two_sources(&scene, json!({})).await;
             scene.upstream.plays("live", &[HONEST]);
             scene.world.break_store();
-            let refused = system.verification.ask(Verify { request: request() }).await.expect("it answers");
+            let refused = system.verification.verify(&request()).await;
             assert!(matches!(refused, Err(VerifyError::Commit(_) | VerifyError::Store(_))), "{refused:?}");
             scene.world.mend_store();
         },

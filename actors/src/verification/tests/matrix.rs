@@ -7,12 +7,13 @@
 use super::support::*;
 use super::upstream::{Act, Says, Scene, candidate, keep, kept_at, live, thing, with_scene};
 use crate::testing::ground::PEER;
-use crate::upstream::oracle_health::{Action, Steer};
+use crate::upstream::oracle_health::Steer;
 use crate::verification::source::watched_as;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
 use oracled_domain::audit::event::verification::VerificationEntry;
 use oracled_domain::ground::value::Value;
+use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::verification::EnvelopeKind::{
     Authoritative, Blocked, HumanReview, NarrativeOnly, Provisional,
 };
@@ -334,7 +335,7 @@ fn area(number: usize) -> String {
 async fn prepare(scene: &Scene, case: &Case, area: &str) -> Option<Candidate> {
     let system = &scene.world.system;
     scene.upstream.plays("live", &[case.does.act()]);
-    let close = Steer { oracle_id: watched_as(&source_id("live")), action: Action::Close, peer: PEER };
+    let close = Steer { oracle_id: watched_as(&source_id("live")), action: CircuitAction::Close, peer: PEER };
     // nobody knows it before its first call
     drop(system.oracle_health.ask(close).await.expect("it answers"));
     let age_s = match case.kept {

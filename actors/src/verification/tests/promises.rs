@@ -138,10 +138,10 @@ fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
             // while two are on their way and three wait, and once more while the first two are there
             for wait_ms in [0, 1_500] {
                 tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-                system.verification.ask(crate::InjectPanic).await.expect_err("it panics");
+                system.verification_upkeep.ask(crate::InjectPanic).await.expect_err("it panics");
             }
             after_s(60).await;
-            assert_eq!(system.verification.report().restarts, 2);
+            assert_eq!(system.verification_upkeep.report().restarts, 2);
             for execution_id in &promised {
                 assert_eq!(taken(system, execution_id), TAKEN);
             }

@@ -5,12 +5,12 @@ use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::testing::{World, with_world};
 use crate::verification::{Dismiss, Resolve};
-use oracled_domain::Event;
 use oracled_domain::audit::event::verification::ReviewEntry;
 use oracled_domain::verification::review::{
     CALLERS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution, ReviewState,
 };
 use oracled_domain::verification::{EnvelopeKind, Reason, Review};
+use oracled_domain::{Event, EventKind};
 use oracled_store::{Record, Write};
 use serde_json::json;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ async fn open_copies(system: &System, state: &ReviewState, number: u64) {
     for states in copies.chunks(AT_ONCE) {
         let Review { review_id, opened_at, .. } = &states[0].review;
         let review = Box::new(states[0].review.clone());
-        let entry = ReviewEntry { review_id: review_id.clone(), review, timestamp: *opened_at };
-        let mut record = Record::from(Event::ReviewOpened(entry));
+        let entry = ReviewEntry { review_id: review_id.clone(), review };
+        let mut record = Record::from(Event::new(*opened_at, None, EventKind::ReviewOpened(entry)));
         record.writes.extend(states.iter().cloned().map(Write::PutReview));
         system.log.commit(record).await.expect("it is committed");
     }
@@ -78,7 +78,7 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
             valid_for_seconds: 60,
         };
         let resolve = Resolve { review_id, resolution, peer: PEER };
-        system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
+        system.verification.resolve(&resolve).await.expect("it is resolved");
         let waits = asked(system, of_another).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
         let of_a_third = json!({"where": {"area": "ABW", "year": 1962}});
@@ -87,7 +87,7 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
         let dismissal = Dismissal { reason: "nobody has to".into() };
         let review_id = waits.review_id.clone().expect("it has one");
         let dismiss = Dismiss { review_id, dismissal, peer: PEER };
-        system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
+        system.verification.dismiss(&dismiss).await.expect("it is dismissed");
         let waits = asked(system, of_a_third).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
     });
@@ -121,7 +121,7 @@ fn claims_fill_their_share_and_sources_disputes_still_open() {
         let dismissal = Dismissal { reason: "nobody has to".into() };
         let dismiss =
             Dismiss { review_id: first.review_id.clone().expect("it has one"), dismissal, peer: PEER };
-        system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
+        system.verification.dismiss(&dismiss).await.expect("it is dismissed");
         let room = asked(system, claim(3)).await.expect("there is an envelope");
         assert_eq!(room.kind, EnvelopeKind::HumanReview, "{:?}", room.reasons);
     });

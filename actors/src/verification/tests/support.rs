@@ -1,16 +1,18 @@
 //! Sources with a few values each, and workflows over them.
 
-use crate::ground::registry::{RegisterOntology, RegisterPipeline, RegisterSource, Review, ReviewSource};
+use crate::ground::registry::Review;
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested};
-use crate::verification::{Verify, VerifyError};
-use oracled_domain::Event;
+use crate::verification::VerifyError;
 use oracled_domain::audit::event::verification::{VerificationEntry, WorkflowEntry};
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::run::Run;
 use oracled_domain::ground::source::Registration;
 use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Envelope, VerifyRequest, Workflow};
+use oracled_domain::{Event, EventKind};
 use oracled_store::{LogQuery, Record, Write};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -54,18 +56,16 @@ pub(crate) fn registration(oracle_id: &str, settings: Json) -> Registration {
 /// Registers a source, and approves it.
 pub(crate) async fn source(system: &System, oracle_id: &str, settings: Json) {
     registered(system, oracle_id, settings).await;
-    let review = ReviewSource { oracle_id: source_id(oracle_id), review: Review::Approve, peer: PEER };
-    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+    system.registry.review(&source_id(oracle_id), Review::Approve, PEER).await.expect("it is approved");
 }
 
 /// Registers a source that nobody has approved.
 pub(crate) async fn registered(system: &System, oracle_id: &str, settings: Json) {
-    let ontology = read(parsed(ONTOLOGY));
-    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
-    let registration = Box::new(registration(oracle_id, settings));
-    let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let ontology: Ontology = read(parsed(ONTOLOGY));
+    let registered = system.registry.register(&ontology, PEER).await;
+    registered.expect("it is registered");
+    let registered = system.registry.register(&registration(oracle_id, settings), PEER).await;
+    registered.expect("it is registered");
 }
 
 /// Has a source say how many people live where: rows of name, code, year and number.
@@ -80,8 +80,8 @@ pub(crate) async fn released(system: &System, oracle_id: &str, version: &str, ro
     document["pipeline"]["pipeline_id"] = json!(oracle_id);
     document["pipeline"]["oracle_id"] = json!(oracle_id);
     document["pipeline"]["gates"] = json!({"max_rejected_ratio": "1", "max_withdrawn_ratio": "1"});
-    let registered = system.registry.ask(RegisterPipeline { definition: read(document), peer: PEER }).await;
-    let pipeline_id = registered.expect("it answers").expect("it is registered").document.pipeline_id;
+    let registered = system.registry.register(&read::<Definition>(document), PEER).await;
+    let pipeline_id = registered.expect("it is registered").document.pipeline_id;
     let payload = format!("Country Name,Country Code,Year,Value\n{}\n", rows.join("\n"));
     ingested(system, &pipeline_id, &payload, version).await
 }
@@ -109,11 +109,10 @@ pub(crate) async fn workflow(system: &System, oracles: &[&str], settings: Json) 
         workflow_sha256: workflow_sha256.clone(),
         workflow: Box::new(workflow.clone()),
         peer: PEER,
-        timestamp: registered_at,
     };
     let registered =
         RegisteredWorkflow { workflow, workflow_sha256, registered_at, registered_by: "7".into() };
-    let mut record = Record::from(Event::WorkflowRegistered(entry));
+    let mut record = Record::from(Event::new(registered_at, None, EventKind::WorkflowRegistered(entry)));
     record.writes.push(Write::PutWorkflow(Arc::new(registered)));
     system.log.commit(record).await.expect("it is committed");
 }
@@ -127,7 +126,7 @@ pub(crate) async fn asked(system: &System, more: Json) -> Result<Arc<Envelope>, 
     let document =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
     let request: VerifyRequest = with(document, more);
-    system.verification.ask(Verify { request }).await.expect("it answers")
+    system.verification.verify(&request).await
 }
 
 /// The entries of one execution.

@@ -7,7 +7,6 @@
 
 use super::support::{says, source, source_id, with, workflow};
 use crate::audit::logger::Log;
-use crate::ground::registry::RegisterAdapter;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::testing::{Hand, Outside, World, start};
@@ -23,7 +22,7 @@ use oracled_domain::verification::record::SignatureInfo;
 use oracled_domain::verification::{
     Candidate, Cut, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
 };
-use oracled_domain::{Event, Sha256Hex};
+use oracled_domain::{Event, EventKind, Sha256Hex};
 use oracled_store::{Record, Write};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -222,8 +221,8 @@ pub(crate) async fn live(system: &System, oracle_id: &str, mut settings: Json) {
 /// Registers the adapter of a live source, with these settings beside the simplest ones.
 pub(crate) async fn adapter(system: &System, oracle_id: &str, settings: Json) {
     let adapter = Box::new(adapter_of(oracle_id, settings));
-    let registered = system.registry.ask(RegisterAdapter { adapter, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let registered = system.registry.register(&*adapter, PEER).await;
+    registered.expect("it is registered");
 }
 
 /// The same, as a document.
@@ -274,7 +273,8 @@ pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
 /// Changes a row behind everybody's back.
 pub(crate) async fn written(system: &System, write: Write) {
     let (action, detail, timestamp) = ("test".into(), "a row".into(), system.clock.now());
-    let mut record = Record::from(Event::ControlAction { action, detail, peer: None, timestamp });
+    let mut record =
+        Record::from(Event::new(timestamp, None, EventKind::ControlAction { action, detail, peer: None }));
     record.writes.push(write);
     system.log.commit(record).await.expect("it is committed");
 }

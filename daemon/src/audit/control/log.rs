@@ -1,55 +1,32 @@
 //! `GET /v1/log` and `GET /v1/log/follow`: the audit log, as lines of JSON.
 
-use crate::pieces::{Pieces, Sender};
+use crate::platform::api::request::QueryParams;
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
-use jiff::Timestamp;
-use oracled_domain::{Event, SessionId};
+use oracled_api::audit::LogParams;
+use oracled_api::base::pieces::{Pieces, Sender};
+use oracled_api::base::problem::ProblemCode;
+use oracled_domain::{EventKind, SessionId};
 use oracled_store::{LogLine, LogPage, LogQuery, Store};
-use serde::Deserialize;
 use std::sync::Arc;
 
-/// The most entries in one answer.
-pub const LIMIT_MAX: usize = 10_000;
-/// So many without being asked.
-const LIMIT_DEFAULT: usize = 100;
 const MEDIA_TYPE: &str = "application/x-ndjson";
-
-/// Which entries.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Asked {
-    /// Only those that speak of this session.
-    session: Option<String>,
-    /// Only those of the verification of this execution id.
-    execution: Option<String>,
-    /// Only entries that the request with this id caused.
-    request_id: Option<String>,
-    /// Only events of this name.
-    event: Option<String>,
-    /// Only those at or after this time.
-    since: Option<Timestamp>,
-    /// Only those with a higher number; without it, the newest.
-    after: Option<u64>,
-    /// How many at the most.
-    limit: Option<usize>,
-}
-
-type Question = Result<Query<Asked>, QueryRejection>;
 
 /// The entries asked for, one a line, the lowest number first; of many, some are held in memory at a time.
 ///
 /// # Errors
 /// `InvalidRequest` where the question is not understood. Where an entry cannot be read further on the answer breaks off.
-pub async fn get(State(service): State<Arc<Service>>, asked: Question) -> Result<Response, Problem> {
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    QueryParams(params): QueryParams<LogParams>,
+) -> Result<Response, Problem> {
     let store = service.system.store.clone();
-    let first = read(store.clone(), understood(asked)?).await?;
+    let first = read(store.clone(), log_query(params)?).await?;
     Ok(answer(|sender| send_all(store, first, sender)))
 }
 
@@ -57,8 +34,11 @@ pub async fn get(State(service): State<Arc<Service>>, asked: Question) -> Result
 ///
 /// # Errors
 /// `InvalidRequest` where the question is not understood.
-pub async fn follow(State(service): State<Arc<Service>>, asked: Question) -> Result<Response, Problem> {
-    let query = understood(asked)?;
+pub async fn follow(
+    State(service): State<Arc<Service>>,
+    QueryParams(params): QueryParams<LogParams>,
+) -> Result<Response, Problem> {
+    let query = log_query(params)?;
     Ok(answer(|sender| send_on(service, query, sender)))
 }
 
@@ -118,27 +98,26 @@ async fn send_on(service: Arc<Service>, mut query: LogQuery, mut sender: Sender)
     Ok(())
 }
 
-fn understood(asked: Question) -> Result<LogQuery, Problem> {
-    let Query(asked) = asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
-    let session = asked.session.map(SessionId::try_from).transpose();
-    let session = session.map_err(|error| Problem::InvalidSessionId(error.to_string()))?;
-    if let Some(event) = asked.event.as_deref().filter(|event| !Event::KINDS.contains(event)) {
-        let known = Event::KINDS.join(", ");
-        return Err(Problem::InvalidRequest(format!("`{event}` is not an event; allowed: {known}")));
+fn log_query(params: LogParams) -> Result<LogQuery, Problem> {
+    let session = params.session.map(SessionId::try_from).transpose();
+    let session = session.map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
+    if let Some(event) = params.event.as_deref().filter(|event| !EventKind::NAMES.contains(event)) {
+        let known = EventKind::NAMES.join(", ");
+        return Err(Problem::new(
+            ProblemCode::InvalidRequest,
+            format!("`{event}` is not an event; allowed: {known}"),
+        ));
     }
-    let limit = asked.limit.unwrap_or(LIMIT_DEFAULT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(Problem::InvalidRequest(format!("`limit` is {limit}; allowed: 1 to {LIMIT_MAX}")));
-    }
-    let newest = asked.after.is_none() && asked.since.is_none();
-    let after = asked.after.unwrap_or(0);
-    let Asked { execution, request_id, event, since, .. } = asked;
+    let limit = *params.limit;
+    let newest = params.after.is_none() && params.since.is_none();
+    let after = params.after.unwrap_or(0);
+    let LogParams { execution, request_id, event, since, .. } = params;
     Ok(LogQuery { session, execution, request_id, event, since, after, limit, newest })
 }
 
 async fn read(store: Store, query: LogQuery) -> Result<LogPage, Problem> {
     let page = tokio::task::spawn_blocking(move || store.log_page(&query)).await;
-    Ok(page.map_err(|error| Problem::Internal(error.to_string()))??)
+    Ok(page.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??)
 }
 
 fn text(lines: &[LogLine]) -> Bytes {

@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
 use oracled_actors::ground::queries::{Page, StillWaiting};
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -42,7 +43,7 @@ pub async fn post(
         }
         // a long one keeps others waiting while it becomes text
         let held = spawn_blocking(move || Held::new(json(&answer), room)).await;
-        held.map_err(|error| Problem::Internal(error.to_string()))
+        held.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
     });
     Ok(document(StatusCode::OK, held.await?))
 }

@@ -1,12 +1,14 @@
 //! `GET /v1/records/{record_id}` and its provenance: one record of a source, whatever has become of it since.
 
-use crate::platform::problem::{GroundProblem, Problem, ProblemDocument};
+use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use oracled_actors::ground::queries::{RecordAnswer, RecordError};
+use oracled_actors::ground::queries::RecordError;
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::answer::RecordAnswer;
 use std::sync::Arc;
 
 /// A record by its id, with when it is or was valid, and how fresh it is.
@@ -68,7 +70,8 @@ pub async fn recorded_provenance(
 /// The id that a path names.
 fn named(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     // escapes that are no UTF-8
-    let Path(record_id) = record_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let Path(record_id) =
+        record_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     Ok(record_id)
 }
 
@@ -76,9 +79,9 @@ impl From<RecordError> for Problem {
     fn from(error: RecordError) -> Self {
         let told = error.to_string();
         match error {
-            RecordError::Unknown(_) => GroundProblem::RecordUnknown(told).into(),
-            RecordError::Silent(_) => GroundProblem::SourceSilent(told).into(),
-            RecordError::Stale(_) => GroundProblem::SourceStale(told).into(),
+            RecordError::Unknown(_) => Problem::new(ProblemCode::RecordUnknown, told),
+            RecordError::Silent(_) => Problem::new(ProblemCode::SourceSilent, told),
+            RecordError::Stale(_) => Problem::new(ProblemCode::SourceStale, told),
             RecordError::Store(error) => error.into(),
             RecordError::Unlogged(error) => error.into(),
         }

@@ -3,33 +3,28 @@
 
 use crate::platform::api::request::PATHS;
 use crate::platform::api::request::{JsonBody, discard};
-use crate::platform::problem::{GroundProblem, Problem, ProblemDocument};
+use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::secret::of_file;
 use crate::platform::service::Service;
 use crate::platform::signal_rate::SIGNALS_PER_WINDOW;
 use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use hyper::{Method, Uri};
-use oracled_actors::ground::registry::Invalidate;
+use oracled_actors::ground::registry::Invalidation;
 use oracled_actors::platform::clock::monotonic;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::ground::InvalidatedSources;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{Peer, Sha256Hex};
 use secrecy::ExposeSecret as _;
-use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
 const SIGNATURE: &str = "x-hub-signature-256";
-
-/// The sources that a signal was about.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct Invalidated {
-    /// Their ids.
-    invalidated: Vec<SourceId>,
-}
 
 /// Takes a signal: every source whose freshness policy names this path as an `upstream_signal` is stale from now on.
 ///
@@ -40,7 +35,7 @@ pub struct Invalidated {
     path = "/v1/signals/{name}",
     params(("name" = String, Path, description = "The rest of the path that a policy names; may hold slashes")),
     responses(
-        (status = 200, description = "Which sources are stale now", body = Invalidated),
+        (status = 200, description = "Which sources are stale now", body = InvalidatedSources),
         (status = 403, description = "`signal_forbidden`: the policy has a secret, and `X-Hub-Signature-256` is not the body's HMAC under it", body = ProblemDocument),
         (status = 429, description = "`signal_rate_limited`: more than 10 within a minute, with `Retry-After`", body = ProblemDocument),
         (status = "4XX", description = "No policy names the path", body = ProblemDocument),
@@ -52,12 +47,12 @@ pub async fn post(
     Extension(peer): Extension<Peer>,
     uri: Uri,
     request: Request,
-) -> Result<Json<Invalidated>, Problem> {
+) -> Result<Json<InvalidatedSources>, Problem> {
     let named = named_by(&service, uri.path())?;
     if named.is_empty() {
         discard(&mut request.into_body()).await;
         let told = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
-        return Err(GroundProblem::SignalUnknown(told).into());
+        return Err(Problem::new(ProblemCode::SignalUnknown, told));
     }
     take(&service, named, uri.path(), request, peer).await
 }
@@ -72,13 +67,13 @@ pub async fn elsewhere(
     method: Method,
     uri: Uri,
     request: Request,
-) -> Result<Json<Invalidated>, Problem> {
+) -> Result<Json<InvalidatedSources>, Problem> {
     let named = named_by(&service, uri.path())?;
     if method == Method::POST && !named.is_empty() {
         return take(&service, named, uri.path(), request, peer).await;
     }
     discard(&mut request.into_body()).await;
-    Err(if named.is_empty() { Problem::NotFound(PATHS) } else { Problem::MethodNotAllowed(PATHS) })
+    Err(if named.is_empty() { Problem::not_found(PATHS) } else { Problem::method_not_allowed(PATHS) })
 }
 
 /// A source whose policy names a path, and the file with the secret of its signals.
@@ -94,7 +89,7 @@ async fn take(
     path: &str,
     request: Request,
     peer: Peer,
-) -> Result<Json<Invalidated>, Problem> {
+) -> Result<Json<InvalidatedSources>, Problem> {
     let signature = request.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
     let signature = signature.and_then(|text| text.strip_prefix("sha256=")?.parse::<Sha256Hex>().ok());
     let body = JsonBody::of_any_type(request, service).await?;
@@ -106,7 +101,10 @@ async fn take(
                 // the secret may be replaced while the daemon runs; without it nothing is taken
                 let secret = of_file("`secret_file`", &file).map_err(|error| {
                     tracing::error!(%oracle_id, %error, "cannot read the secret of a freshness policy");
-                    Problem::Internal("the secret of a freshness policy cannot be read".into())
+                    Problem::new(
+                        ProblemCode::InternalError,
+                        "the secret of a freshness policy cannot be read",
+                    )
                 })?;
                 let key = secret.expose_secret().as_bytes();
                 signature.as_ref().is_some_and(|signature| signature.is_keyed(key, body.text()))
@@ -119,12 +117,13 @@ async fn take(
             "the signal at {path} is not signed under the secret of its freshness policy; send \
              `X-Hub-Signature-256: sha256=` and the HMAC-SHA-256 of the body in hexadecimal digits"
         );
-        return Err(GroundProblem::SignalForbidden(told).into());
+        return Err(Problem::new(ProblemCode::SignalForbidden, told));
     }
-    service.signal_rate.take(path, monotonic()).map_err(|wait| GroundProblem::SignalRateLimited {
-        path: path.to_owned(),
-        limit: SIGNALS_PER_WINDOW,
-        retry_after_s: wait.as_secs() + 1,
+    service.signal_rate.take(path, monotonic()).map_err(|wait| {
+        let wait_s = wait.as_secs() + 1;
+        let detail =
+            format!("more than {SIGNALS_PER_WINDOW} signals a minute at {path}; send it again in {wait_s} s");
+        Problem::new(ProblemCode::SignalRateLimited, detail).retry_after(Duration::from_secs(wait_s))
     })?;
     invalidate(service, signed, path, peer).await
 }
@@ -155,18 +154,18 @@ async fn invalidate(
     named: Vec<SourceId>,
     path: &str,
     peer: Peer,
-) -> Result<Json<Invalidated>, Problem> {
+) -> Result<Json<InvalidatedSources>, Problem> {
     let registry = service.system.registry.clone();
     let detail = format!("signal at {path}");
     let invalidated = service.work(async move {
         let mut failed = Ok(());
         for oracle_id in &named {
             let (trigger, detail) = (InvalidationCause::UpstreamSignal, detail.clone());
-            let order = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer };
-            let done = registry.ask(order).await.map_err(Problem::from);
-            failed = failed.and(done.and_then(|done| done.map_err(Problem::from)));
+            let invalidation = Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer };
+            let done = registry.invalidate(invalidation).await;
+            failed = failed.and(done.map_err(Problem::from));
         }
         failed.map(|()| named)
     });
-    Ok(Json(Invalidated { invalidated: invalidated.await? }))
+    Ok(Json(InvalidatedSources { invalidated: invalidated.await? }))
 }

@@ -4,29 +4,9 @@ use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
-use oracled_domain::ground::source::{SourceRegistryEntry, Standing};
-use serde::{Deserialize, Serialize};
+use oracled_api::ground::ListedSource;
+use oracled_domain::ground::source::Standing;
 use std::sync::Arc;
-
-/// A source and whether it answers.
-#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct ListedSource {
-    /// Its entry in the registry.
-    #[serde(flatten)]
-    #[schema(value_type = Object)]
-    pub entry: SourceRegistryEntry,
-    /// The axes that say which real thing a record speaks of, in the order of its ontology.
-    pub identity: Vec<String>,
-    /// Whether it answers now.
-    pub answers: bool,
-    /// Why not, or until when.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    /// How many statements are stored of it: what each release says of each record.
-    pub statements: u64,
-    /// What they take on the disk, in bytes.
-    pub size_bytes: u64,
-}
 
 /// Every registered source, in the order of their ids.
 ///

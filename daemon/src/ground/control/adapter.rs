@@ -1,15 +1,15 @@
 //! `/v1/sources/{oracle_id}/adapter`: how a live source is asked, and how its answer is read.
 
 use super::source;
-use crate::platform::control::document::{Document, Registered, check_named};
-use crate::platform::control::order::{act, named};
+use crate::platform::control::document::{Document, check_named, registered};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::RegisterAdapter;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::service::RegisteredDocument;
 use oracled_domain::Peer;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::adapter::{Adapter, RegisteredAdapter};
@@ -25,7 +25,7 @@ pub async fn get(
 ) -> Result<Json<RegisteredAdapter>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
     source::known(&service, &oracle_id)?;
-    let unknown = || GroundProblem::AdapterUnknown(format!("source {oracle_id} has no adapter"));
+    let unknown = || Problem::new(ProblemCode::AdapterUnknown, format!("source {oracle_id} has no adapter"));
     let (registered, _) = service.system.store.adapter(&oracle_id)?.ok_or_else(unknown)?;
     Ok(Json(registered))
 }
@@ -40,13 +40,9 @@ pub async fn put(
     Extension(peer): Extension<Peer>,
     oracle_id: Result<Path<String>, PathRejection>,
     document: Document,
-) -> Result<Json<Registered<RegisteredAdapter>>, Problem> {
+) -> Result<Json<RegisteredDocument<RegisteredAdapter>>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
     let adapter: Box<Adapter> = document.read()?;
     check_named("oracle_id", &oracle_id, &adapter.oracle_id)?;
-    act(async move {
-        let registered = service.system.registry.ask(RegisterAdapter { adapter, peer }).await??;
-        Ok(Json(registered.into()))
-    })
-    .await
+    act(async move { Ok(registered(service.system.registry.register(&*adapter, peer).await?)) }).await
 }

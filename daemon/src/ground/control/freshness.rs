@@ -1,37 +1,20 @@
 //! `/v1/sources/{oracle_id}/freshness`: how old what a source says may be, and how old it is.
 
 use super::source;
-use crate::platform::control::document::{Document, Registered, check_named};
-use crate::platform::control::order::{act, named};
+use crate::platform::control::document::{Document, check_named, registered};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use jiff::Timestamp;
-use oracled_actors::ground::registry::{RegistryError, SetFreshness, policy_of};
+use oracled_actors::ground::registry::{RegistryError, policy_of};
+use oracled_api::base::service::RegisteredDocument;
+use oracled_api::ground::FreshnessReport;
 use oracled_domain::Peer;
-use oracled_domain::ground::freshness::{Freshness, FreshnessPolicy};
+use oracled_domain::ground::freshness::FreshnessPolicy;
 use oracled_domain::ground::id::SourceId;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// How fresh a source is.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Standing {
-    /// The policy in force.
-    pub policy: FreshnessPolicy,
-    /// Whether it is the one that every source has, since none was set.
-    pub is_default: bool,
-    /// When what the source has said was declared stale, and no run has followed.
-    pub invalidated_at: Option<Timestamp>,
-    /// The version in force: the latest that was released by now; null before the first.
-    pub current_version: Option<String>,
-    /// When it was released: what all ages count from.
-    pub released_at: Option<Timestamp>,
-    /// What that makes of each axis now.
-    pub now: Freshness,
-}
 
 /// How fresh a source is by the policy in force.
 ///
@@ -40,7 +23,7 @@ pub struct Standing {
 pub async fn get(
     State(service): State<Arc<Service>>,
     oracle_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<Standing>, Problem> {
+) -> Result<Json<FreshnessReport>, Problem> {
     let state = source::known(&service, &named(oracle_id)?)?;
     let registration = &state.entry.registration;
     let reference = &registration.ontology;
@@ -53,7 +36,7 @@ pub async fn get(
     let present = state.present(now);
     let in_force = state.entry.version_history.iter().rfind(|version| version.released_at <= present);
     let released_at = in_force.map(|version| version.released_at);
-    Ok(Json(Standing {
+    Ok(Json(FreshnessReport {
         now: policy.evaluate(&axes, released_at, invalidated_at, now),
         current_version: in_force.map(|version| version.version.clone()),
         released_at,
@@ -72,10 +55,9 @@ pub async fn put(
     Extension(peer): Extension<Peer>,
     oracle_id: Result<Path<String>, PathRejection>,
     document: Document,
-) -> Result<Json<Registered<FreshnessPolicy>>, Problem> {
+) -> Result<Json<RegisteredDocument<FreshnessPolicy>>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
     let policy: FreshnessPolicy = document.read()?;
     check_named("oracle_id", &oracle_id, &policy.oracle_id)?;
-    act(async move { Ok(Json(service.system.registry.ask(SetFreshness { policy, peer }).await??.into())) })
-        .await
+    act(async move { Ok(registered(service.system.registry.register(&policy, peer).await?)) }).await
 }

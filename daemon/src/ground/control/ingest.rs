@@ -3,50 +3,28 @@
 //! A payload is as large as a disk allows: of one that comes, a few pieces are in memory.
 
 use super::pipeline;
-use crate::platform::api::request::discard;
-use crate::platform::control::order::{act, named};
+use crate::platform::api::request::{QueryParams, discard};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::body::{Body, HttpBody};
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use http_body_util::BodyExt;
 use hyper::header::EXPECT;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use oracled_actors::audit::logger::CommitError;
 use oracled_actors::ground::ingestion::{ARCHIVING, Archiving, Begin, Begun, IngestionError, Running};
+use oracled_api::ground::{UploadParams, UploadResponse};
 use oracled_domain::Peer;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::ontology::is_version;
-use oracled_domain::ground::run::{Run, RunState};
-use serde::{Deserialize, Serialize};
+use oracled_domain::ground::run::RunState;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
-
-/// What is said of a payload.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Asked {
-    /// What the source calls this version.
-    version: String,
-    /// When the source released it.
-    released_at: Moment,
-    /// Whether it may take the place of what was read as this version before.
-    #[serde(default)]
-    replace: bool,
-}
-
-/// What became of it.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Ingested {
-    /// Whether the same run has brought the same records before, so that nothing changes.
-    pub unchanged: bool,
-    /// The run.
-    pub run: Run,
-}
 
 /// Whether a request hands in a payload, which takes the time that it takes.
 pub fn is_upload<B>(request: &Request<B>) -> bool {
@@ -64,11 +42,11 @@ pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     pipeline_id: Result<Path<String>, PathRejection>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    params: Result<QueryParams<UploadParams>, Problem>,
     headers: HeaderMap,
     mut body: Body,
-) -> Result<(StatusCode, Json<Ingested>), Problem> {
-    let (pipeline_id, asked) = match checked(&service, pipeline_id, asked, body.size_hint().lower()).await {
+) -> Result<(StatusCode, Json<UploadResponse>), Problem> {
+    let (pipeline_id, params) = match checked(&service, pipeline_id, params, body.size_hint().lower()).await {
         Ok(checked) => checked,
         Err(problem) => {
             // who waits to be told to go on has sent nothing, and would be told so by the first look at what comes
@@ -79,7 +57,7 @@ pub async fn post(
         }
     };
     match receive(&service, &mut body).await {
-        Ok(payload) => act(begin(service, pipeline_id, asked, payload, peer)).await,
+        Ok(payload) => act(begin(service, pipeline_id, params, payload, peer)).await,
         Err(problem) => {
             discard(&mut body).await;
             Err(problem)
@@ -91,32 +69,32 @@ pub async fn post(
 async fn checked(
     service: &Service,
     pipeline_id: Result<Path<String>, PathRejection>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    params: Result<QueryParams<UploadParams>, Problem>,
     announced_bytes: u64,
-) -> Result<(PipelineId, Asked), Problem> {
+) -> Result<(PipelineId, UploadParams), Problem> {
     if service.draining() {
-        return Err(Problem::Draining);
+        return Err(Problem::draining());
     }
     let pipeline_id = named(pipeline_id)?;
-    let Query(asked) = asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
-    if !is_version(&asked.version) {
-        return Err(IngestionError::bad_version(&asked.version).into());
+    let QueryParams(params) = params?;
+    if !is_version(&params.version) {
+        return Err(IngestionError::bad_version(&params.version).into());
     }
     let max_bytes = max_bytes(service);
     if announced_bytes > max_bytes as u64 {
-        return Err(Problem::BodyTooLarge { max_bytes });
+        return Err(Problem::body_too_large(max_bytes));
     }
     let oracle_id = pipeline::known(service, &pipeline_id)?.registered.oracle_id;
     let running = service.system.ingestion.ask(Running).await?;
     let Some(run) = running.into_iter().find(|run| run.oracle_id == oracle_id) else {
-        return Ok((pipeline_id, asked));
+        return Ok((pipeline_id, params));
     };
     // one that has ended gives its source's place back in a moment
     let found = service.system.store.run(&run.run_id)?;
     if found.is_some_and(|(found, _)| found.state == RunState::Running) {
         return Err(IngestionError::Busy { oracle_id, run_id: run.run_id }.into());
     }
-    Ok((pipeline_id, asked))
+    Ok((pipeline_id, params))
 }
 
 /// The most bytes that a payload may have.
@@ -131,12 +109,12 @@ async fn receive(service: &Service, body: &mut Body) -> Result<Archiving, Proble
     let mut left_bytes = max_bytes;
     loop {
         let frame = timeout(Duration::from_secs(idle_s), body.frame()).await;
-        let frame = frame.map_err(|_| Problem::BodyBroken(format!("nothing has come for {idle_s} s")))?;
+        let frame = frame.map_err(|_| Problem::body_broken(format!("nothing has come for {idle_s} s")))?;
         let Some(frame) = frame else { return Ok(archiving) };
-        let frame = frame.map_err(|error| Problem::BodyBroken(error.to_string()))?;
+        let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
         let Ok(piece) = frame.into_data() else { continue };
         let left = left_bytes.checked_sub(piece.len());
-        left_bytes = left.ok_or(Problem::BodyTooLarge { max_bytes })?;
+        left_bytes = left.ok_or(Problem::body_too_large(max_bytes))?;
         if archiving.push(piece).await.is_err() {
             // the end tells what is wrong
             return Ok(archiving);
@@ -148,13 +126,13 @@ async fn receive(service: &Service, body: &mut Body) -> Result<Archiving, Proble
 async fn begin(
     service: Arc<Service>,
     pipeline_id: PipelineId,
-    asked: Asked,
+    params: UploadParams,
     payload: Archiving,
     peer: Peer,
-) -> Result<(StatusCode, Json<Ingested>), Problem> {
+) -> Result<(StatusCode, Json<UploadResponse>), Problem> {
     let _turn = ARCHIVING.lock().await;
     let payload = payload.finish().await.map_err(IngestionError::from)?;
-    let Asked { version, released_at: Moment(released_at), replace } = asked;
+    let UploadParams { version, released_at: Moment(released_at), replace } = params;
     let begin = Begin {
         pipeline_id,
         version,
@@ -169,10 +147,12 @@ async fn begin(
     };
     let begun = service.system.ingestion.ask(begin).await?;
     match begun {
-        Ok(Begun::Started(run)) => Ok((StatusCode::ACCEPTED, Json(Ingested { unchanged: false, run: *run }))),
+        Ok(Begun::Started(run)) => {
+            Ok((StatusCode::ACCEPTED, Json(UploadResponse { unchanged: false, run: *run })))
+        }
         Ok(Begun::Unchanged(run)) => {
             service.system.store.remove_new_payload(&payload.sha256)?;
-            Ok((StatusCode::OK, Json(Ingested { unchanged: true, run: *run })))
+            Ok((StatusCode::OK, Json(UploadResponse { unchanged: true, run: *run })))
         }
         // the entry may be durable: ingestion removes the payload later if it is not
         Err(error @ IngestionError::Commit(CommitError::Unavailable(_))) => Err(error.into()),

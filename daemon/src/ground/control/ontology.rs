@@ -1,37 +1,28 @@
 //! `/v1/ontologies`: which axes there are.
 
-use crate::platform::control::document::{Document, Registered, check_named};
-use crate::platform::control::order::{act, named};
+use crate::platform::control::document::{Document, check_named, registered};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::RegisterOntology;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::service::RegisteredDocument;
+use oracled_api::ground::OntologySummary;
 use oracled_domain::Peer;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// A version of an ontology among others.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Listed {
-    /// Which.
-    #[serde(flatten)]
-    pub ontology: OntologyRef,
-    /// How many axes it has.
-    pub axes: usize,
-}
 
 /// Every version of every ontology, in the order of their names.
 ///
 /// # Errors
 /// Where the store cannot be read.
-pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Listed>>, Problem> {
+pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<OntologySummary>>, Problem> {
     let ontologies = service.system.store.ontologies()?;
-    let listed =
-        ontologies.iter().map(|known| Listed { ontology: known.reference(), axes: known.axes.len() });
+    let listed = ontologies
+        .iter()
+        .map(|known| OntologySummary { ontology: known.reference(), axes: known.axes.len() });
     Ok(Json(listed.collect()))
 }
 
@@ -45,7 +36,8 @@ pub async fn get(
 ) -> Result<Json<Ontology>, Problem> {
     let reference = referred(path)?;
     let known = service.system.store.ontology(&reference)?;
-    let unknown = || GroundProblem::OntologyUnknown(format!("no ontology {reference} is registered"));
+    let unknown =
+        || Problem::new(ProblemCode::OntologyUnknown, format!("no ontology {reference} is registered"));
     Ok(Json(known.ok_or_else(unknown)?.0))
 }
 
@@ -59,19 +51,16 @@ pub async fn put(
     Extension(peer): Extension<Peer>,
     path: Result<Path<(String, String)>, PathRejection>,
     document: Document,
-) -> Result<Json<Registered<Ontology>>, Problem> {
+) -> Result<Json<RegisteredDocument<Ontology>>, Problem> {
     let reference = referred(path)?;
     let ontology: Ontology = document.read()?;
     check_named("ontology_id", &reference.ontology_id, &ontology.ontology_id)?;
     check_named("version", &reference.version, &ontology.version)?;
-    act(async move {
-        let registered = service.system.registry.ask(RegisterOntology { ontology, peer }).await??;
-        Ok(Json(registered.into()))
-    })
-    .await
+    act(async move { Ok(registered(service.system.registry.register(&ontology, peer).await?)) }).await
 }
 
 fn referred(path: Result<Path<(String, String)>, PathRejection>) -> Result<OntologyRef, Problem> {
-    let Path((ontology_id, version)) = path.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let Path((ontology_id, version)) =
+        path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     Ok(OntologyRef { ontology_id: named(Ok(Path(ontology_id)))?, version })
 }

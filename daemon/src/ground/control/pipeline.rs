@@ -1,28 +1,19 @@
 //! `/v1/pipelines`: how payloads become records.
 
-use crate::platform::control::document::{Document, Registered, check_named};
-use crate::platform::control::order::{act, named};
+use crate::platform::control::document::{Document, check_named, registered};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::RegisterPipeline;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::service::RegisteredDocument;
+use oracled_api::ground::PipelineDetails;
 use oracled_domain::Peer;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// A pipeline.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Pipeline {
-    /// What was registered, by whom and when.
-    pub registered: RegisteredPipeline,
-    /// The definition that it has now.
-    pub definition: Definition,
-}
 
 /// Every pipeline, in the order of their ids.
 ///
@@ -39,7 +30,7 @@ pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Regist
 pub async fn get(
     State(service): State<Arc<Service>>,
     pipeline_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<Pipeline>, Problem> {
+) -> Result<Json<PipelineDetails>, Problem> {
     known(&service, &named(pipeline_id)?).map(Json)
 }
 
@@ -53,22 +44,19 @@ pub async fn put(
     Extension(peer): Extension<Peer>,
     pipeline_id: Result<Path<String>, PathRejection>,
     document: Document,
-) -> Result<Json<Registered<RegisteredPipeline>>, Problem> {
+) -> Result<Json<RegisteredDocument<RegisteredPipeline>>, Problem> {
     let pipeline_id: PipelineId = named(pipeline_id)?;
     let definition: Box<Definition> = document.read()?;
     check_named("pipeline.pipeline_id", &pipeline_id, &definition.pipeline.pipeline_id)?;
-    act(async move {
-        let registered = service.system.registry.ask(RegisterPipeline { definition, peer }).await??;
-        Ok(Json(registered.into()))
-    })
-    .await
+    act(async move { Ok(registered(service.system.registry.register(&*definition, peer).await?)) }).await
 }
 
 /// A pipeline as the store has it.
-pub(crate) fn known(service: &Service, pipeline_id: &PipelineId) -> Result<Pipeline, Problem> {
-    let unknown = || GroundProblem::PipelineUnknown(format!("no pipeline {pipeline_id} is registered"));
+pub(crate) fn known(service: &Service, pipeline_id: &PipelineId) -> Result<PipelineDetails, Problem> {
+    let unknown =
+        || Problem::new(ProblemCode::PipelineUnknown, format!("no pipeline {pipeline_id} is registered"));
     let store = &service.system.store;
     let (registered, _) = store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
     let definition = store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
-    Ok(Pipeline { registered, definition })
+    Ok(PipelineDetails { registered, definition })
 }

@@ -1,62 +1,31 @@
 //! `/v1/runs`: what was ingested, what is, and what came of it.
 
 use super::source;
+use crate::platform::api::request::QueryParams;
 use crate::platform::api::request::Unasked;
 use crate::platform::control::document::Document;
-use crate::platform::control::order::act;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
-use crate::platform::service::Service;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use crate::platform::service::{Service, act};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use hyper::StatusCode;
-use oracled_actors::ground::ingestion::{Approve, Cancel, Discard, RunProgress, Running, Undo};
+use oracled_actors::ground::ingestion::{Approve, Cancel, Discard, Running, Undo};
+use oracled_api::base::page::Page;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::ground::{RunReport, RunsParams};
+use oracled_domain::Peer;
 use oracled_domain::base::digest::is_digit;
-use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::Run;
-use oracled_domain::{Peer, Sha256Hex};
+use oracled_domain::ground::run::RunProgress;
 use oracled_store::Store;
 use oracled_store::ground::state::{Completed, SourceState};
-use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most runs in one answer.
-pub const LIMIT_MAX: usize = 1000;
-/// So many without being asked.
-const LIMIT_DEFAULT: usize = 100;
 /// A run may be named by so many of its first digits, and more, where that is unique.
 const DIGITS_MIN: usize = 8;
-
-/// Which runs.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Asked {
-    /// Only those of this source.
-    oracle_id: Option<SourceId>,
-    /// How many at the most.
-    limit: Option<usize>,
-}
-
-/// A run, and how far it is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Seen {
-    /// The run.
-    pub run: Run,
-    /// How far it is, while it goes on.
-    pub progress: Option<RunProgress>,
-    /// The run that undid it; null if it was not undone.
-    pub undone_by: Option<Sha256Hex>,
-}
-
-impl Seen {
-    /// A run that was just changed, and so was not undone.
-    fn changed(run: Run) -> Self {
-        Self { run, progress: None, undone_by: None }
-    }
-}
 
 /// The runs asked for, the latest first.
 ///
@@ -64,14 +33,9 @@ impl Seen {
 /// `InvalidRequest` where the question is not understood; `SourceUnknown`.
 pub async fn list(
     State(service): State<Arc<Service>>,
-    asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Json<Vec<Seen>>, Problem> {
-    let Query(Asked { oracle_id, limit }) =
-        asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
-    let limit = limit.unwrap_or(LIMIT_DEFAULT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(Problem::InvalidRequest(format!("`limit` is {limit}; allowed: 1 to {LIMIT_MAX}")));
-    }
+    QueryParams(params): QueryParams<RunsParams>,
+) -> Result<Json<Page<RunReport>>, Problem> {
+    let RunsParams { oracle_id, after, limit } = params;
     if let Some(oracle_id) = &oracle_id {
         source::known(&service, oracle_id)?;
     }
@@ -80,7 +44,12 @@ pub async fn list(
     let mut runs = service.system.store.runs()?;
     runs.retain(|run| oracle_id.as_ref().is_none_or(|oracle_id| run.oracle_id == *oracle_id));
     runs.sort_by_key(|run| Reverse(run.started_at));
-    runs.truncate(limit);
+    if let Some(after) = after {
+        let position = runs.iter().position(|run| run.run_id == after);
+        let position = position.ok_or_else(|| Problem::run_unknown(after.to_string()))?;
+        runs.drain(..=position);
+    }
+    runs.truncate(*limit + 1);
     let mut sources = BTreeMap::new();
     for run in &runs {
         if !sources.contains_key(&run.oracle_id) {
@@ -88,7 +57,8 @@ pub async fn list(
         }
     }
     let source = |run: &Run| sources.get(&run.oracle_id).and_then(Option::as_ref).map(|(source, _)| source);
-    Ok(Json(runs.into_iter().map(|run| seen(source(&run), run, &running)).collect()))
+    let reports = runs.into_iter().map(|run| seen(source(&run), run, &running)).collect();
+    Ok(Json(Page::of(reports, *limit, |report: &RunReport| report.run.run_id.to_string())))
 }
 
 /// A run.
@@ -98,7 +68,7 @@ pub async fn list(
 pub async fn get(
     State(service): State<Arc<Service>>,
     run_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<Seen>, Problem> {
+) -> Result<Json<RunReport>, Problem> {
     let running = service.system.ingestion.ask(Running).await?;
     let store = &service.system.store;
     let run = known(store, run_id)?;
@@ -115,7 +85,7 @@ pub async fn cancel(
     Extension(peer): Extension<Peer>,
     run_id: Result<Path<String>, PathRejection>,
     _: Unasked,
-) -> Result<(StatusCode, Json<Seen>), Problem> {
+) -> Result<(StatusCode, Json<RunReport>), Problem> {
     act(async move {
         let run = known(&service.system.store, run_id)?;
         let running = service.system.ingestion.ask(Running).await?;
@@ -135,12 +105,12 @@ pub async fn approve(
     Extension(peer): Extension<Peer>,
     run_id: Result<Path<String>, PathRejection>,
     document: Document,
-) -> Result<(StatusCode, Json<Seen>), Problem> {
+) -> Result<(StatusCode, Json<RunReport>), Problem> {
     let reason = source::reason(&document)?;
     act(async move {
         let run_id = known(&service.system.store, run_id)?.run_id;
         let run = service.system.ingestion.ask(Approve { run_id, reason, peer }).await??;
-        Ok((StatusCode::ACCEPTED, Json(Seen::changed(run))))
+        Ok((StatusCode::ACCEPTED, Json(changed(run))))
     })
     .await
 }
@@ -154,12 +124,12 @@ pub async fn discard(
     Extension(peer): Extension<Peer>,
     run_id: Result<Path<String>, PathRejection>,
     document: Document,
-) -> Result<Json<Seen>, Problem> {
+) -> Result<Json<RunReport>, Problem> {
     let reason = source::reason(&document)?;
     act(async move {
         let run_id = known(&service.system.store, run_id)?.run_id;
         let run = service.system.ingestion.ask(Discard { run_id, reason, peer }).await??;
-        Ok(Json(Seen::changed(run)))
+        Ok(Json(changed(run)))
     })
     .await
 }
@@ -174,37 +144,38 @@ pub async fn undo(
     Extension(peer): Extension<Peer>,
     run_id: Result<Path<String>, PathRejection>,
     document: Document,
-) -> Result<Json<Seen>, Problem> {
+) -> Result<Json<RunReport>, Problem> {
     let reason = source::reason(&document)?;
     act(async move {
         let run_id = known(&service.system.store, run_id)?.run_id;
         let run = service.system.ingestion.ask(Undo { run_id, reason, peer }).await??;
-        Ok(Json(Seen::changed(run)))
+        Ok(Json(changed(run)))
     })
     .await
 }
 
 /// The run that a path names by its id, or by the first digits of it.
 pub(crate) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) -> Result<Run, Problem> {
-    let Path(digits) = run_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let Path(digits) =
+        run_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
         let told = format!(
             "a run is named by its id, or by {DIGITS_MIN} or more of its first digits: lower-case hexadecimal ones"
         );
-        return Err(Problem::InvalidRequest(told));
+        return Err(Problem::new(ProblemCode::InvalidRequest, told));
     }
-    let unknown = || Problem::from(GroundProblem::RunUnknown(digits.clone()));
+    let unknown = || Problem::run_unknown(digits.clone());
     let ids = store.runs_with_prefix(&digits)?;
     if ids.len() > 1 {
         let told = format!("there are several runs whose ids begin with {digits}; name more digits");
-        return Err(Problem::InvalidRequest(told));
+        return Err(Problem::new(ProblemCode::InvalidRequest, told));
     }
     let run_id = ids.first().and_then(|run_id| run_id.parse().ok()).ok_or_else(unknown)?;
     Ok(store.run(&run_id)?.ok_or_else(unknown)?.0)
 }
 
 /// The current state of a run, and the run that undid it.
-fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> Seen {
+fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> RunReport {
     let progress = running.iter().find(|progress| progress.run_id == run.run_id);
     // one that was looked at before its end was committed goes on no more
     let progress = progress.filter(|_| run.ended_at.is_none()).cloned();
@@ -213,5 +184,10 @@ fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> Seen
         let completed = source.completed.iter().find(is_this)?;
         Some(source.undone_by(completed.release.run)?.run_id.clone())
     });
-    Seen { run, progress, undone_by }
+    RunReport { run, progress, undone_by }
+}
+
+/// A run that was just changed, and so was not undone.
+fn changed(run: Run) -> RunReport {
+    RunReport { run, progress: None, undone_by: None }
 }

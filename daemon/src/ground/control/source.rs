@@ -1,58 +1,27 @@
 //! `/v1/sources`: who may be asked, and how far to trust them.
 
-use crate::platform::control::document::{Document, Registered, check_named};
-use crate::platform::control::order::{act, named};
+use crate::platform::control::document::{Document, check_named, registered};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{Confirm, Invalidate, RegisterSource, Review, ReviewSource};
+use oracled_actors::ground::registry::{Invalidation, Review};
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::service::RegisteredDocument;
+use oracled_api::ground::{CheckedSource, ReasonRequest, SourceReviewRequest};
 use oracled_domain::Peer;
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
-use oracled_store::ground::checked::SourceCheck;
 use oracled_store::ground::state::SourceState;
-use oracled_store::ground::verify::CheckProgress;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The longest reason for an invalidation or a confirmation, in bytes: it stands in the log.
 const REASON_MAX_BYTES: usize = 1024;
-
-/// A source with its checks.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct CheckedSource {
-    /// The source.
-    #[serde(flatten)]
-    pub entry: SourceRegistryEntry,
-    /// The last completed check; null before the first one.
-    pub last_check: Option<SourceCheck>,
-    /// The progress of the check that a caller waits for; null if no caller does.
-    pub checking: Option<CheckProgress>,
-}
-
-/// What is to become of a source.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// It answers from now on; a deprecation is taken back.
-    Approve {},
-    /// It answers until then, which lies at least 90 days ahead.
-    Deprecate(Moment),
-}
-
-/// Why what a source has said is to count as stale, or not any more.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reason {
-    /// In words, for the log.
-    pub reason: String,
-}
 
 /// Every source without its versions, in the order of their ids.
 ///
@@ -87,15 +56,11 @@ pub async fn put(
     Extension(peer): Extension<Peer>,
     oracle_id: Result<Path<String>, PathRejection>,
     document: Document,
-) -> Result<Json<Registered<SourceRegistryEntry>>, Problem> {
+) -> Result<Json<RegisteredDocument<SourceRegistryEntry>>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
     let registration: Box<Registration> = document.read()?;
     check_named("oracle_id", &oracle_id, &registration.oracle_id)?;
-    act(async move {
-        let registered = service.system.registry.ask(RegisterSource { registration, peer }).await??;
-        Ok(Json(registered.into()))
-    })
-    .await
+    act(async move { Ok(registered(service.system.registry.register(&*registration, peer).await?)) }).await
 }
 
 /// Lets a source answer, or tells when it will cease to.
@@ -110,13 +75,10 @@ pub async fn review(
 ) -> Result<Json<SourceRegistryEntry>, Problem> {
     let oracle_id = named(oracle_id)?;
     let review = match document.read()? {
-        Order::Approve {} => Review::Approve,
-        Order::Deprecate(Moment(date)) => Review::Deprecate(date),
+        SourceReviewRequest::Approve {} => Review::Approve,
+        SourceReviewRequest::Deprecate(Moment(date)) => Review::Deprecate(date),
     };
-    act(async move {
-        Ok(Json(service.system.registry.ask(ReviewSource { oracle_id, review, peer }).await??))
-    })
-    .await
+    act(async move { Ok(Json(service.system.registry.review(&oracle_id, review, peer).await?)) }).await
 }
 
 /// Declares all that a source has said stale, until a run follows. Answers the source.
@@ -133,8 +95,8 @@ pub async fn invalidate(
     let detail = reason(&document)?;
     act(async move {
         let trigger = InvalidationCause::Manual;
-        let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer };
-        service.system.registry.ask(invalidate).await??;
+        let invalidation = Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer };
+        service.system.registry.invalidate(invalidation).await?;
         Ok(Json(known(&service, &oracle_id)?.entry))
     })
     .await
@@ -153,7 +115,7 @@ pub async fn confirm(
     let oracle_id: SourceId = named(oracle_id)?;
     let detail = reason(&document)?;
     act(async move {
-        service.system.registry.ask(Confirm { oracle_id: oracle_id.clone(), detail, peer }).await??;
+        service.system.registry.confirm(&oracle_id, detail, peer).await?;
         Ok(Json(known(&service, &oracle_id)?.entry))
     })
     .await
@@ -161,13 +123,13 @@ pub async fn confirm(
 
 /// What a document gives as the reason.
 pub(crate) fn reason(document: &Document) -> Result<String, Problem> {
-    let Reason { reason } = document.read()?;
+    let ReasonRequest { reason } = document.read()?;
     if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {
         let told = format!(
             "`reason` has {} bytes; it must hold visible text of at most {REASON_MAX_BYTES} bytes",
             reason.len()
         );
-        return Err(Problem::InvalidRequest(told));
+        return Err(Problem::new(ProblemCode::InvalidRequest, told));
     }
     Ok(reason)
 }
@@ -175,6 +137,6 @@ pub(crate) fn reason(document: &Document) -> Result<String, Problem> {
 /// A source as the store has it.
 pub(crate) fn known(service: &Service, oracle_id: &SourceId) -> Result<SourceState, Problem> {
     let known = service.system.store.source(oracle_id)?;
-    let unknown = || GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered"));
+    let unknown = || Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered"));
     Ok(known.ok_or_else(unknown)?.0)
 }

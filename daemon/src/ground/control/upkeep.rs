@@ -3,13 +3,11 @@
 //! None of them has a time limit. A check and an export end when the administrator closes the connection; the others run
 //! to completion.
 
-use crate::pieces::{Pieces, Sender};
 use crate::platform::api::request::Unasked;
 use crate::platform::control::document::Document;
-use crate::platform::control::order::{act, named};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -17,18 +15,17 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
-use jiff::Timestamp;
-use oracled_actors::ground::ingestion::{
-    Prune, PruneOutcome, Pull, PullOutcome, Rebuild, RebuildOutcome, VerifiedSource, Verify,
-};
+use oracled_actors::ground::ingestion::{Prune, Pull, PullOutcome, Rebuild, Verify};
 use oracled_actors::ground::queries::StillWaiting;
 use oracled_actors::platform::caller::carried;
+use oracled_api::base::pieces::{Pieces, Sender};
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::ground::{PruneRequest, PullResponse, VerifyFilesRequest};
+use oracled_domain::Peer;
 use oracled_domain::audit::event::{ReadKind, ReadOutcome};
 use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, VerifiedSource};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::run::Run;
-use oracled_domain::{Peer, Sha256Hex};
-use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -37,35 +34,6 @@ use tokio::runtime::Handle;
 const PIECE_BYTES: usize = 64 * 1024;
 /// So many pieces may wait to be read.
 const PIECES_WAITING: usize = 4;
-
-/// What came of a pull.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Pulled {
-    /// Whether the source has nothing that is not known.
-    pub unchanged: bool,
-    /// The run that reads what came, if anything did.
-    pub run: Option<Run>,
-    /// When the source was asked, where it had nothing new.
-    pub retrieved_at: Option<Timestamp>,
-}
-
-/// Up to when is pruned.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PruneOrder {
-    /// What had ceased to hold before then; as long ago as the pipelines keep it where it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<Moment>,
-}
-
-/// What is verified.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VerifyOrder {
-    /// Only this run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_id: Option<Sha256Hex>,
-}
 
 /// Whether a request is one of these.
 pub fn takes_its_time<B>(request: &Request<B>) -> bool {
@@ -84,9 +52,9 @@ pub async fn pull(
     Extension(peer): Extension<Peer>,
     pipeline_id: Result<Path<String>, PathRejection>,
     _: Unasked,
-) -> Result<Json<Pulled>, Problem> {
+) -> Result<Json<PullResponse>, Problem> {
     if service.draining() {
-        return Err(Problem::Draining);
+        return Err(Problem::draining());
     }
     let pipeline_id = named(pipeline_id)?;
     act(async move {
@@ -94,13 +62,13 @@ pub async fn pull(
         let pull = Pull { pipeline_id, requested_by, peer: Some(peer) };
         Ok(Json(match service.system.ingestion.ask(pull).await?? {
             PullOutcome::NothingNew { retrieved_at } => {
-                Pulled { unchanged: true, run: None, retrieved_at: Some(retrieved_at) }
+                PullResponse { unchanged: true, run: None, retrieved_at: Some(retrieved_at) }
             }
             PullOutcome::Begun(begun) => {
                 let unchanged = matches!(begun, oracled_actors::ground::ingestion::Begun::Unchanged(_));
                 let (oracled_actors::ground::ingestion::Begun::Started(run)
                 | oracled_actors::ground::ingestion::Begun::Unchanged(run)) = begun;
-                Pulled { unchanged, run: Some(*run), retrieved_at: None }
+                PullResponse { unchanged, run: Some(*run), retrieved_at: None }
             }
         }))
     })
@@ -119,7 +87,7 @@ pub async fn prune(
     document: Document,
 ) -> Result<Json<PruneOutcome>, Problem> {
     let oracle_id = named(oracle_id)?;
-    let PruneOrder { before } = document.read()?;
+    let PruneRequest { before } = document.read()?;
     let before = before.map(|Moment(before)| before);
     act(async move { Ok(Json(service.system.ingestion.ask(Prune { oracle_id, before, peer }).await??)) })
         .await
@@ -137,7 +105,7 @@ pub async fn verify(
     document: Document,
 ) -> Result<Json<VerifiedSource>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
-    let VerifyOrder { run_id } = document.read()?;
+    let VerifyFilesRequest { run_id } = document.read()?;
     let unknown = run_id.clone();
     let verified = act(async move {
         let (of_progress, checked) = (Arc::clone(&service), oracle_id.clone());
@@ -152,7 +120,7 @@ pub async fn verify(
     })
     .await?;
     match unknown.filter(|_| verified.runs.is_empty() && verified.file_fault.is_none()) {
-        Some(run_id) => Err(GroundProblem::RunUnknown(run_id.to_string()).into()),
+        Some(run_id) => Err(Problem::run_unknown(run_id.to_string())),
         None => Ok(Json(verified)),
     }
 }
@@ -186,7 +154,7 @@ pub async fn export(
     let Some(view) = service.system.store.view(&oracle_id)? else {
         started.ended_as(ReadOutcome::SourceUnknown);
         queries.close_entry(started).await?;
-        return Err(GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered")).into());
+        return Err(Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered")));
     };
     let mut ended = open();
     started.ended_as(ReadOutcome::Started);

@@ -3,6 +3,7 @@
 
 use crate::platform::config::Limits;
 use crate::platform::problem::Problem;
+use crate::platform::service::count_request_panic;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -11,8 +12,10 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use oracled_actors::ground::queries::StillWaiting;
 use oracled_actors::platform::caller::called_by;
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
 use oracled_domain::{Caller, Peer};
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -71,7 +74,7 @@ impl Front {
         mut request: Request<Incoming>,
         peer: Peer,
         still_waiting: StillWaiting,
-    ) -> Response {
+    ) -> Result<Response, Infallible> {
         let id = Shared::id_for(request.headers());
         let mut response = match self.shared.check_headers(request.headers()) {
             Err(problem) => problem.into_response(),
@@ -86,7 +89,7 @@ impl Front {
             }
         };
         response.headers_mut().insert(REQUEST_ID, id);
-        response
+        Ok(response)
     }
 }
 
@@ -102,12 +105,17 @@ impl Shared {
     }
 
     fn check_headers(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         if headers.len() <= self.headers && bytes <= self.header_bytes {
             return Ok(());
         }
-        let (max_headers, max_bytes) = (self.headers, self.header_bytes);
-        Err(Problem::HeadersTooLarge { headers: headers.len(), bytes, max_headers, max_bytes })
+        let detail = format!(
+            "the request has {} headers of {bytes} bytes; at most {} of {} are taken",
+            headers.len(),
+            self.headers,
+            self.header_bytes
+        );
+        Err(Problem::new(ProblemCode::HeadersTooLarge, detail))
     }
 }
 
@@ -117,8 +125,11 @@ async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Res
     match timeout(time, caught(handled)).await {
         Ok(Ok(Ok(response))) => response,
         // the router's error type has no values; a panic was told to the service's log by its hook
-        Ok(Ok(Err(_)) | Err(Panicked)) => Problem::Internal("the handler panicked".into()).into_response(),
-        Err(_) => Problem::RequestTimeout { max_s: time.as_secs() }.into_response(),
+        Ok(Ok(Err(_)) | Err(Panicked)) => {
+            count_request_panic();
+            Problem::new(ProblemCode::InternalError, "the handler panicked").into_response()
+        }
+        Err(_) => Problem::request_timeout(time).into_response(),
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) async fn room_for(
 /// `Overloaded` where others leave theirs unread for too long.
 pub(crate) async fn room_of(bytes: usize, service: &Service) -> Result<OwnedSemaphorePermit, Problem> {
     let room = timeout(PATIENCE, service.hold_answer(bytes)).await;
-    room.map_err(|_| Problem::Overloaded("as many answers as are allowed wait to be read".into()))
+    room.map_err(|_| Problem::overloaded("too many answers wait to be read"))
 }
 
 /// An answer with its part of the memory for all of them.

@@ -1,19 +1,20 @@
 //! `/metrics`: what Prometheus is told.
 
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, request_panics};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
-use oracled_actors::ActorReport;
 use oracled_actors::upstream::oracle_health::Statuses;
 use oracled_actors::verdict::regen::AskVariance;
+use oracled_api::base::problem::ProblemCode;
+use oracled_domain::base::actor_report::ActorReport;
+use oracled_domain::ground::check::SourceCheck;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::source::VersionRecord;
 use oracled_domain::verdict::health::{HealthStatus, Status};
 use oracled_store::Store;
-use oracled_store::ground::checked::SourceCheck;
 use oracled_store::ground::state::SourceState;
 use prometheus_client::encoding::text;
 use std::fmt::{self, Write};
@@ -73,7 +74,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         open_review_gauges(&mut body, &open_reviews)?;
         body.write_str(END)
     });
-    written.map_err(|error| Problem::Internal(error.to_string()))?;
+    written.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], body).into_response())
 }
 
@@ -95,7 +96,7 @@ async fn sources(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
         };
         store.sources()?.into_iter().map(with_files).collect()
     });
-    looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+    looked.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
 /// How large the state directory is, and how much of its disk is free.
@@ -113,7 +114,7 @@ async fn space(service: &Arc<Service>) -> Result<Vec<(&'static str, &'static str
             ),
         ])
     });
-    looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+    looked.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
 /// The bytes of all files below `dir`. A file that goes meanwhile counts as nothing.
@@ -131,7 +132,7 @@ fn size_of(dir: &Path) -> u64 {
 async fn oldest_review_at(store: &Store) -> Result<Option<Timestamp>, Problem> {
     let store = store.clone();
     let looked = tokio::task::spawn_blocking(move || Ok(store.oldest_open_review_at()?));
-    looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+    looked.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
 /// The number of open reviews of each workflow.
@@ -142,7 +143,7 @@ async fn open_reviews(store: &Store) -> Result<Vec<(WorkflowId, u64)>, Problem> 
         let workflows = store.workflows()?;
         workflows.into_iter().map(|registered| of(registered.workflow.workflow_id)).collect()
     });
-    counted.await.map_err(|error| Problem::Internal(error.to_string()))?
+    counted.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
 fn open_review_gauges(body: &mut String, open: &[(WorkflowId, u64)]) -> fmt::Result {
@@ -197,7 +198,15 @@ fn gauges(body: &mut String, service: &Service) -> fmt::Result {
     ] {
         gauge(body, name, help, value)?;
     }
+    counter(body, "request_panics", "requests that failed by a panic", request_panics())?;
     actors(body, &service.system.reports())
+}
+
+fn counter(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
+    write!(
+        body,
+        "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} counter\noracled_{name}_total {value}\n"
+    )
 }
 
 fn gauge(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
@@ -236,7 +245,7 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
     for oracle in oracles {
         for status in Status::ALL {
             let (id, value) = (&oracle.oracle_id, u64::from(status == oracle.status));
-            let status = status.as_str();
+            let status = status.into_str();
             writeln!(body, "oracled_oracle_circuit_state{{oracle=\"{id}\",status=\"{status}\"}} {value}")?;
         }
     }

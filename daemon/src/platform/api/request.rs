@@ -4,7 +4,7 @@ mod check;
 pub(crate) mod lines;
 pub(crate) mod strict;
 
-pub use check::{EvaluateRequest, Gathered, Wanted, WantedCase};
+pub use check::{Gathered, Wanted, WantedCase};
 
 use crate::platform::config::Limits;
 use crate::platform::problem::Problem;
@@ -15,14 +15,12 @@ use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::blank::is_blank;
 use oracled_domain::base::wording::plain;
-use oracled_domain::rules::sourced::FactsFrom;
-use oracled_domain::rules::{Expected, RuleId};
 use oracled_domain::verdict::session::{Email, Query};
 use oracled_domain::{Label, Payload, SessionId, Tier};
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::convert::Infallible;
@@ -57,8 +55,22 @@ impl FromRequestParts<Arc<Service>> for SessionInPath {
         let Path(text) = Path::<String>::from_request_parts(parts, service)
             .await
             // escapes that are no UTF-8
-            .map_err(|rejection| Problem::InvalidSessionId(rejection.body_text()))?;
+            .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
         session_id(text, &service.config.limits).map(Self)
+    }
+}
+
+/// The query of a request.
+pub struct QueryParams<T>(pub T);
+
+impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let params = axum::extract::Query::try_from_uri(&parts.uri);
+        let axum::extract::Query(params) =
+            params.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+        Ok(Self(params))
     }
 }
 
@@ -102,15 +114,15 @@ impl JsonBody {
     async fn read(body: &mut Body, service: &Service, max_bytes: usize) -> Result<Self, Problem> {
         // what is announced too large need not be sent first
         if body.size_hint().lower() > max_bytes as u64 {
-            return Err(Problem::BodyTooLarge { max_bytes });
+            return Err(Problem::body_too_large(max_bytes));
         }
         let mut text = Vec::new();
         let mut held: Option<OwnedSemaphorePermit> = None;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Problem::BodyBroken(error.to_string()))?;
+            let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
             let Ok(data) = frame.into_data() else { continue };
             if text.len() + data.len() > max_bytes {
-                return Err(Problem::BodyTooLarge { max_bytes });
+                return Err(Problem::body_too_large(max_bytes));
             }
             let more = service.hold_body(data.len())?;
             match &mut held {
@@ -156,7 +168,7 @@ impl JsonBody {
     /// # Errors
     /// `InvalidJson` where it is not JSON, `InvalidRequest` with the place where it is not such a `T`.
     pub fn parse_strictly<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        strict::read(&self.text, "a request", Problem::InvalidRequest)
+        strict::read(&self.text, "a request", ProblemCode::InvalidRequest)
     }
 }
 
@@ -165,14 +177,14 @@ impl JsonBody {
 /// # Errors
 /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
 pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    let not_json = |error: serde_json::Error| Problem::InvalidJson(told(&error));
+    let not_json = |error: serde_json::Error| Problem::invalid_json(told(&error));
     // serde would take an array as the fields in their order, without their names
     if text.trim_ascii_start().starts_with(b"[") {
         serde_json::from_slice::<IgnoredAny>(text).map_err(not_json)?;
-        return Err(Problem::InvalidRequest("a request is an object, not an array".into()));
+        return Err(Problem::new(ProblemCode::InvalidRequest, "a request is an object, not an array"));
     }
     serde_json::from_slice(text).map_err(|error| match error.classify() {
-        Category::Data => Problem::InvalidRequest(with_place::<T>(text, &error)),
+        Category::Data => Problem::new(ProblemCode::InvalidRequest, with_place::<T>(text, &error)),
         Category::Io | Category::Syntax | Category::Eof => not_json(error),
     })
 }
@@ -237,8 +249,8 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     if is_json {
         Ok(())
     } else {
-        let given = essence.chars().take(80).collect();
-        Err(Problem::UnsupportedMediaType { given, wanted: "application/json" })
+        let given: String = essence.chars().take(80).collect();
+        Err(Problem::unsupported_media_type(&given, "application/json"))
     }
 }
 
@@ -248,134 +260,18 @@ fn essence(headers: &HeaderMap) -> &str {
     given.split(';').next().unwrap_or_default().trim()
 }
 
-/// `POST /v1/crosscheck`.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CheckRequest {
-    /// Whose verdict: 1 to 255 of `A-Z a-z 0-9 _ . : -`.
-    pub session_id: String,
-    /// `quick`, `full` or `strategy`.
-    pub tier: String,
-    /// What the customer asked.
-    pub query: String,
-    /// The verdict as a JSON value; either this or `raw`.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<Object>)]
-    pub verdict: Option<Box<RawValue>>,
-    /// The model's text; either this or `verdict`.
-    pub raw: Option<String>,
-}
-
-/// `POST /v1/verdicts/{session_id}`: with `verdict` or `raw` it is handed in, without either the model is asked.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SubmitRequest {
-    /// `quick`, `full` or `strategy`.
-    pub tier: String,
-    /// What the customer asked.
-    pub query: String,
-    /// Where the verdict will be mailed to.
-    pub customer_email: Option<String>,
-    /// The verdict as a JSON value; either this or `raw`, or neither.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<Object>)]
-    pub verdict: Option<Box<RawValue>>,
-    /// The model's text; either this or `verdict`, or neither.
-    #[serde(default, deserialize_with = "given_text")]
-    #[schema(nullable = false)]
-    pub raw: Option<String>,
-    /// What is known to be so: with it the rules check what the verdict says in words.
-    #[serde(default, deserialize_with = "given_facts")]
-    #[schema(nullable = false)]
-    pub facts: Option<Vec<String>>,
-    /// Who is asked for facts, as of `POST /v1/rules/evaluate`: with them, too, the rules check it.
-    #[serde(default, deserialize_with = "given_facts_from")]
-    #[schema(nullable = false)]
-    pub facts_from: Option<Vec<FactsFrom>>,
-    /// Where the verdict comes from; compared with nothing.
-    pub context: Option<String>,
-    /// Comparisons that hold.
-    pub constraints: Option<Vec<String>>,
-    /// What is expected of the verdict, as of `POST /v1/rules/evaluate`.
-    #[serde(default, deserialize_with = "check::object")]
-    #[schema(value_type = Option<Object>)]
-    pub expected: Option<Expected>,
-    /// The rules to apply; the configured profile without it.
-    #[schema(value_type = Option<Vec<String>>)]
-    pub rules: Option<Vec<RuleId>>,
-}
-
-/// `PUT /v1/sessions/{session_id}`.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RegisterRequest {
-    /// `quick`, `full` or `strategy`.
-    pub tier: String,
-    /// What the customer asked.
-    pub query: String,
-    /// Where mail to the customer goes.
-    pub customer_email: Option<String>,
-    /// The verdict that was delivered without oracled: `GREEN`, `AMBER`, `RED` or `NULL`.
-    pub original_verdict: Option<String>,
-}
-
-/// `POST /cache/{session_id}`, as the service that oracled replaces takes it.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CacheRequest {
-    /// `quick`, `full` or `strategy`.
-    pub tier: String,
-    /// What the customer asked.
-    pub query: String,
-    /// The verdict.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Object)]
-    pub verdict: Option<Box<RawValue>>,
-    /// Taken, since it stands in what the cache answers, and not looked at: oracled says itself when it cached.
-    #[serde(default, rename = "cached_at")]
-    #[schema(value_type = Option<String>)]
-    pub _cached_at: Option<IgnoredAny>,
-    /// Taken and not looked at, like `cached_at`.
-    #[serde(default, rename = "regen")]
-    #[schema(value_type = Option<bool>)]
-    pub _regen: Option<IgnoredAny>,
-    /// Taken and not looked at, like `cached_at`.
-    #[serde(default, rename = "regen_reason")]
-    #[schema(value_type = Option<String>)]
-    pub _regen_reason: Option<IgnoredAny>,
-}
-
-/// A text that is given: null is none.
-fn given_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    String::deserialize(deserializer).map(Some)
-}
-
-/// Facts that are given: null is none, and a verdict must not go unchecked for it.
-fn given_facts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    Vec::deserialize(deserializer).map(Some)
-}
-
-/// Sources of facts that are given: likewise.
-fn given_facts_from<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<FactsFrom>>, D::Error> {
-    Vec::deserialize(deserializer).map(Some)
-}
-
-/// A member that is given, be it as null: that is a JSON value too, and is judged like any other.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::deserialize(deserializer).map(Some)
-}
-
 /// The session id `text`, within the configured length.
 ///
 /// # Errors
 /// `InvalidSessionId`.
 pub fn session_id(text: String, limits: &Limits) -> Result<SessionId, Problem> {
     let max_chars = limits.session_id_chars;
-    let id = SessionId::try_from(text).map_err(|error| Problem::InvalidSessionId(error.to_string()))?;
+    let id = SessionId::try_from(text)
+        .map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
     if id.as_str().len() > max_chars {
         let text =
             format!("a session id has 1 to {max_chars} characters; this one has {}", id.as_str().len());
-        return Err(Problem::InvalidSessionId(text));
+        return Err(Problem::new(ProblemCode::InvalidSessionId, text));
     }
     Ok(id)
 }
@@ -385,7 +281,7 @@ pub fn session_id(text: String, limits: &Limits) -> Result<SessionId, Problem> {
 /// # Errors
 /// `UnknownTier`.
 pub fn tier(word: &str) -> Result<Tier, Problem> {
-    word.parse::<Tier>().map_err(|error| Problem::UnknownTier(error.to_string()))
+    word.parse::<Tier>().map_err(|error| Problem::new(ProblemCode::UnknownTier, error.to_string()))
 }
 
 /// The query `text`, within the configured length.
@@ -394,7 +290,11 @@ pub fn tier(word: &str) -> Result<Tier, Problem> {
 /// `QueryTooLong`.
 pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
     let (bytes, max_bytes) = (text.len(), limits.query_bytes);
-    if bytes > max_bytes { Err(Problem::QueryTooLong { bytes, max_bytes }) } else { Ok(Query::new(text)) }
+    if bytes <= max_bytes {
+        return Ok(Query::new(text));
+    }
+    let detail = format!("the query has {bytes} bytes; at most {max_bytes} are taken");
+    Err(Problem::new(ProblemCode::QueryTooLong, detail))
 }
 
 /// The query `text`, which the model will be asked about.
@@ -403,8 +303,9 @@ pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
 /// `QueryTooLong`; `InvalidRequest` where nothing is asked.
 pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
     if is_blank(&text) {
-        return Err(Problem::InvalidRequest(
-            "`query` is empty: there is nothing to ask the model about".into(),
+        return Err(Problem::new(
+            ProblemCode::InvalidRequest,
+            "`query` is empty: there is nothing to ask the model about",
         ));
     }
     query(text, limits)
@@ -417,10 +318,13 @@ pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
 pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
     let unknown = |word: &str| {
         let given: String = word.chars().take(40).collect();
-        let allowed = Label::ALL.map(Label::as_str).join(", ");
-        Problem::InvalidRequest(format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"))
+        let allowed = Label::ALL.map(<&str>::from).join(", ");
+        Problem::new(
+            ProblemCode::InvalidRequest,
+            format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"),
+        )
     };
-    word.map(|word| Label::exactly(&word).ok_or_else(|| unknown(&word))).transpose()
+    word.map(|word| word.parse().map_err(|_| unknown(&word))).transpose()
 }
 
 /// The e-mail address `text`.
@@ -429,7 +333,7 @@ pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
 /// `InvalidRequest`.
 pub fn email(text: Option<String>) -> Result<Option<Email>, Problem> {
     let email = text.map(Email::try_from).transpose();
-    email.map_err(|error| Problem::InvalidRequest(format!("`customer_email`: {error}")))
+    email.map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`customer_email`: {error}")))
 }
 
 /// The payload that a request hands in as one of the two.
@@ -440,11 +344,12 @@ pub fn payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<Payload,
     match (verdict, raw) {
         (Some(verdict), None) => Ok(Payload::json(verdict)),
         (None, Some(raw)) => Ok(Payload::raw(raw)),
-        (None, None) => {
-            Err(Problem::InvalidRequest("`verdict` (a JSON value) or `raw` (text) is missing".into()))
-        }
+        (None, None) => Err(Problem::new(
+            ProblemCode::InvalidRequest,
+            "`verdict` (a JSON value) or `raw` (text) is missing",
+        )),
         (Some(_), Some(_)) => {
-            Err(Problem::InvalidRequest("either `verdict` or `raw` is taken, not both".into()))
+            Err(Problem::new(ProblemCode::InvalidRequest, "either `verdict` or `raw` is taken, not both"))
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{ConfigError, not_allowed, within};
 use oracled_actors::rules::RulesConfig;
 use oracled_domain::rules::{RuleId, Settings};
 use serde::{Deserialize, Serialize};
+use strum::VariantNames;
 
 /// The rules that apply where a request names none, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +28,7 @@ impl TryFrom<Words> for Profile {
             Words::Text(text) => text.split(',').map(|word| word.trim().parse()).collect(),
         };
         ids.map(Self).map_err(|_: oracled_domain::rules::UnknownRule| {
-            format!("an entry is not a rule; allowed: {}", RuleId::ALL.map(RuleId::as_str).join(", "))
+            format!("an entry is not a rule; allowed: {}", RuleId::VARIANTS.join(", "))
         })
     }
 }

@@ -3,7 +3,7 @@
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::ActorReport;
+use oracled_domain::base::actor_report::ActorReport;
 use std::sync::Arc;
 
 /// The actors' reports, the gate first.

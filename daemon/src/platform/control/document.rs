@@ -3,12 +3,13 @@
 
 use crate::platform::api::request::{JsonBody, strict};
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
 use crate::platform::service::Service;
+use axum::Json;
 use axum::extract::{FromRequest, Request};
 use oracled_actors::ground::registry;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::service::RegisteredDocument;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -18,19 +19,10 @@ pub const DOCUMENT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// A document as it came.
 pub struct Document(JsonBody);
 
-/// What became of a document.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Registered<T> {
-    /// Whether it was so already.
-    pub unchanged: bool,
-    /// What there is now.
-    pub document: T,
-}
-
-impl<T> From<registry::Registered<T>> for Registered<T> {
-    fn from(registered: registry::Registered<T>) -> Self {
-        Self { unchanged: registered.unchanged, document: registered.document }
-    }
+/// The answer to a registration.
+pub(crate) fn registered<T>(registered: registry::Registered<T>) -> Json<RegisteredDocument<T>> {
+    let registry::Registered { unchanged, document } = registered;
+    Json(RegisteredDocument { unchanged, document })
 }
 
 impl FromRequest<Arc<Service>> for Document {
@@ -47,7 +39,7 @@ impl Document {
     /// # Errors
     /// `InvalidJson` where it is not JSON; `InvalidDocument` with the place of what is wrong.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        strict::read(self.0.text(), "a document", |told| GroundProblem::InvalidDocument(told).into())
+        strict::read(self.0.text(), "a document", ProblemCode::InvalidDocument)
     }
 }
 
@@ -64,5 +56,5 @@ pub(crate) fn check_named<N: Display + PartialEq>(
         return Ok(());
     }
     let detail = format!("`{field}` is {document}, and the path says {path}; they must be the same");
-    Err(GroundProblem::InvalidDocument(detail).into())
+    Err(Problem::new(ProblemCode::InvalidDocument, detail))
 }

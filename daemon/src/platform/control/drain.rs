@@ -1,32 +1,15 @@
 //! `POST /v1/drain`: rejects new work before a stop, or accepts it again.
 
-use super::order::{act, audit};
+use super::order::audit;
 use crate::platform::api::request::JsonBody;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::ground::ingestion;
+use oracled_api::base::service::{DrainRequest, DrainResponse};
 use oracled_domain::Peer;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Whether to drain.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Drain {
-    /// True to reject new work and begin no scheduled pull, false to accept both again.
-    pub draining: bool,
-}
-
-/// How far it has got.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Drained {
-    /// Whether new work is rejected.
-    pub draining: bool,
-    /// Verdicts still being judged.
-    pub in_flight: usize,
-}
 
 /// Starts or ends draining. Cached verdicts can be read meanwhile.
 ///
@@ -36,15 +19,15 @@ pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     body: JsonBody,
-) -> Result<Json<Drained>, Problem> {
-    let Drain { draining } = body.parse()?;
+) -> Result<Json<DrainResponse>, Problem> {
+    let DrainRequest { draining } = body.parse()?;
     act(async move {
         // one at a time, so that the log's order is that of what was done
         let _turn = service.control_turn().await;
         audit(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
         service.set_draining(draining);
         service.system.ingestion.ask(ingestion::SetDraining(draining)).await?;
-        Ok(Json(Drained { draining, in_flight: service.in_flight() }))
+        Ok(Json(DrainResponse { draining, in_flight: service.in_flight() }))
     })
     .await
 }

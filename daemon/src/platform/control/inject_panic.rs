@@ -22,14 +22,12 @@ pub async fn post(
         "regen" => system.regen.ask(InjectPanic).await,
         "rate_limiter" => system.rate_limiter.ask(InjectPanic).await,
         "cache" => system.cache.ask(InjectPanic).await,
-        "rules" => system.rules.ask(InjectPanic).await,
         "notifier" => system.notifier.ask(InjectPanic).await,
         "oracle_health" => system.oracle_health.ask(InjectPanic).await,
-        "verification" => system.verification.ask(InjectPanic).await,
+        "verification_upkeep" => system.verification_upkeep.ask(InjectPanic).await,
         "ingestion" => system.ingestion.ask(InjectPanic).await,
-        "registry" => system.registry.ask(InjectPanic).await,
         "logger" => system.log.door().ask(InjectPanic).await,
-        _ => return Err(Problem::NotFound(super::order::PATHS)),
+        _ => return Err(Problem::not_found(super::order::PATHS)),
     }
     .expect_err("an actor that is told to panic does not answer");
     Ok(StatusCode::NO_CONTENT)

@@ -1,30 +1,23 @@
 //! `/v1/log-level`: what the service's own log tells.
 
-use super::order::{act, audit};
+use super::order::audit;
 use crate::platform::api::request::JsonBody;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use crate::platform::telemetry;
 use axum::extract::State;
 use axum::{Extension, Json};
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::service::LogLevel;
 use oracled_domain::Peer;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The longest directives that are taken, in bytes: they stand in the audit log.
 const LEVEL_MAX_BYTES: usize = 1024;
 
-/// The level, as tracing's filter directives.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Level {
-    /// The directives.
-    pub level: String,
-}
-
 /// The level in force.
-pub async fn get(State(service): State<Arc<Service>>) -> Json<Level> {
-    Json(Level { level: service.log_level.get() })
+pub async fn get(State(service): State<Arc<Service>>) -> Json<LogLevel> {
+    Json(LogLevel { level: service.log_level.get() })
 }
 
 /// Puts another level in force, until the next reload or start.
@@ -35,19 +28,20 @@ pub async fn put(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     body: JsonBody,
-) -> Result<Json<Level>, Problem> {
-    let Level { level } = body.parse()?;
+) -> Result<Json<LogLevel>, Problem> {
+    let LogLevel { level } = body.parse()?;
     if level.len() > LEVEL_MAX_BYTES {
         let text = format!("`level` has {} bytes; at most {LEVEL_MAX_BYTES} are taken", level.len());
-        return Err(Problem::InvalidRequest(text));
+        return Err(Problem::new(ProblemCode::InvalidRequest, text));
     }
-    telemetry::filter(&level).map_err(|error| Problem::InvalidRequest(format!("`{level}`: {error}")))?;
+    telemetry::filter(&level)
+        .map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`{level}`: {error}")))?;
     act(async move {
         let _turn = service.control_turn().await;
         let before = service.log_level.get();
         audit(&service, "log_level", format!("from {before} to {level}"), Some(peer)).await?;
-        service.log_level.set(&level).map_err(Problem::Internal)?;
-        Ok(Json(Level { level: service.log_level.get() }))
+        service.log_level.set(&level).map_err(|error| Problem::new(ProblemCode::InternalError, error))?;
+        Ok(Json(LogLevel { level: service.log_level.get() }))
     })
     .await
 }

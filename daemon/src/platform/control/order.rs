@@ -1,33 +1,24 @@
 //! Helpers that the control handlers share.
 
-use crate::platform::problem::Problem;
+use crate::platform::problem::{Problem, ProblemCode};
 use crate::platform::service::Service;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use oracled_actors::audit::logger::CommitError;
-use oracled_actors::platform::caller::carried;
-use oracled_domain::{Event, Peer};
+use oracled_domain::{Event, EventKind, Peer};
 use std::fmt::Display;
 
 /// Where the paths of the administrators' socket are listed.
 pub(crate) const PATHS: &str =
     "the README's \"Steering it\", or ask by `oraclectl`: this is the administrators' socket";
 
-/// Does what a control message asks for, to its end, whatever becomes of the administrator who waits for it: the
-/// entry, and what it speaks of, must not be parted because hyper drops a handler whose client has gone.
-pub(crate) async fn act<T: Send + 'static>(
-    action: impl Future<Output = Result<T, Problem>> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::spawn(carried(action)).await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
-}
-
 /// What a path names.
 pub(crate) fn named<T: TryFrom<String, Error: Display>>(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<T, Problem> {
     // escapes that are no UTF-8
-    let Path(name) = path.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
-    T::try_from(name).map_err(|error| Problem::InvalidRequest(error.to_string()))
+    let Path(name) = path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
+    T::try_from(name).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))
 }
 
 /// Commits the entry of a control message that changes something.
@@ -38,6 +29,7 @@ pub(crate) async fn audit(
     peer: Option<Peer>,
 ) -> Result<(), CommitError> {
     let timestamp = service.system.clock.now();
-    let event = Event::ControlAction { action: action.to_owned(), detail, peer, timestamp };
+    let event =
+        Event::new(timestamp, None, EventKind::ControlAction { action: action.to_owned(), detail, peer });
     service.system.log.commit(event.into()).await.map(|_| ())
 }

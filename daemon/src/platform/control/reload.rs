@@ -1,24 +1,16 @@
 //! `POST /v1/reload`, and SIGHUP: opens `oracle_log.jsonl` anew and puts the configured log level in force.
 
-use super::order::{act, audit};
+use super::order::audit;
 use crate::platform::api::request::Unasked;
 use crate::platform::config::{Config, Flags};
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::State;
 use axum::{Extension, Json};
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::service::ReloadResponse;
 use oracled_domain::Peer;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// What a reload did.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Reloaded {
-    /// The log level in force.
-    pub log_level: String,
-    /// Keys that were changed in the configuration and need a restart.
-    pub needs_restart: Vec<String>,
-}
 
 /// Reloads.
 ///
@@ -29,7 +21,7 @@ pub async fn post(
     Extension(peer): Extension<Peer>,
     Extension(flags): Extension<Arc<Flags>>,
     _: Unasked,
-) -> Result<Json<Reloaded>, Problem> {
+) -> Result<Json<ReloadResponse>, Problem> {
     act(async move { reload(&service, &flags, Some(peer)).await.map(Json) }).await
 }
 
@@ -37,16 +29,20 @@ pub async fn post(
 ///
 /// # Errors
 /// `InvalidRequest` where the configuration is not understood: then only `oracle_log.jsonl` is opened anew.
-pub async fn reload(service: &Service, flags: &Flags, peer: Option<Peer>) -> Result<Reloaded, Problem> {
+pub async fn reload(service: &Service, flags: &Flags, peer: Option<Peer>) -> Result<ReloadResponse, Problem> {
     let _turn = service.control_turn().await;
     // first and in any case: whoever has rotated the log, because it fills the disk, say, waits for its file to be let go
     let reopened = service.system.log.reopen_mirror().await;
-    let config = Config::load(flags).map_err(|error| Problem::InvalidRequest(error.to_string()))?;
+    let config =
+        Config::load(flags).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
     let needs_restart = changed(&service.config, &config);
     audit(service, "reload", format!("needs a restart: {needs_restart:?}"), peer).await?;
-    service.log_level.set(&config.log_level).map_err(Problem::Internal)?;
-    reopened.map_err(Problem::StorageUnavailable)?;
-    Ok(Reloaded { log_level: service.log_level.get(), needs_restart })
+    service
+        .log_level
+        .set(&config.log_level)
+        .map_err(|error| Problem::new(ProblemCode::InternalError, error))?;
+    reopened.map_err(|error| Problem::new(ProblemCode::StorageUnavailable, error))?;
+    Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart })
 }
 
 /// The keys in which two configurations differ, but for the one that a reload puts in force.

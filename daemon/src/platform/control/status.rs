@@ -5,76 +5,25 @@ use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
-use jiff::Timestamp;
 use oracled_actors::upstream::oracle_health::Statuses;
 use oracled_actors::verdict::regen::AskVariance;
-use oracled_domain::verdict::divergence::Variance;
-use serde::{Deserialize, Serialize};
+use oracled_api::base::service::StatusReport;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The page.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Status {
-    /// The daemon's version.
-    pub version: String,
-    /// Its process id.
-    pub pid: u32,
-    /// Since when it serves.
-    pub started_at: Timestamp,
-    /// For how long, in seconds.
-    pub uptime_s: i64,
-    /// Whether it takes verdicts.
-    pub ready: bool,
-    /// Why not.
-    pub reasons: Vec<String>,
-    /// Where its state is kept.
-    pub state_dir: String,
-    /// Entries in the log.
-    pub entries: u64,
-    /// Verdicts in the store.
-    pub verdicts: u64,
-    /// Sessions in the store.
-    pub sessions: u64,
-    /// Why the journal takes no entries.
-    pub journal_failure: Option<String>,
-    /// How many entries went to the service log instead.
-    pub fallback_entries: u64,
-    /// Why `oracle_log.jsonl` lags behind the log.
-    pub mirror_lag: Option<String>,
-    /// Who makes verdicts, and the model's name; or why nobody does.
-    pub model: String,
-    /// How mail is sent, or that none is.
-    pub mail: String,
-    /// Mails in the outbox, dead letters among them.
-    pub mails: u64,
-    /// Reviews that nobody has resolved yet.
-    pub open_reviews: u64,
-    /// How what is asked outside is doing.
-    pub oracles: Vec<String>,
-    /// How often regenerated verdicts differ from what was delivered.
-    pub variance: Variance,
-    /// Verdicts being judged.
-    pub in_flight: usize,
-    /// Connections to the routes' socket.
-    pub connections: usize,
-    /// Connections to the administrators' socket, this one included.
-    pub control_connections: usize,
-}
-
-/// The page.
 ///
 /// # Errors
 /// Where an actor that is asked does not answer.
-pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Status>, Problem> {
+pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<StatusReport>, Problem> {
     let journal = service.journal();
     let reasons = service.unready();
     let variance = service.system.regen.ask(AskVariance).await?;
     let statuses = service.system.oracle_health.ask(Statuses).await?;
-    let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.as_str()));
+    let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.into_str()));
     let oracles = oracles.collect();
-    Ok(Json(Status {
+    Ok(Json(StatusReport {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: process::id(),
         started_at: service.started_at,

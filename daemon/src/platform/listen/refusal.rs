@@ -1,7 +1,8 @@
 //! Refuses connections over the limit.
 
 use crate::platform::api::front::{REQUEST_ID, new_request_id};
-use crate::platform::problem::{MEDIA_TYPE, Problem};
+use crate::platform::problem::Problem;
+use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,10 +44,10 @@ impl Refusals {
 }
 
 async fn write_refusal(mut stream: UnixStream, connections: usize) -> io::Result<()> {
-    let problem = Problem::Overloaded(format!("there are {connections} connections already"));
+    let problem = Problem::overloaded(format!("there are {connections} connections already"));
     let body = problem.to_json();
     let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
          {REQUEST_ID}: {}\r\nconnection: close\r\n\r\n",
         body.len(),
         new_request_id()

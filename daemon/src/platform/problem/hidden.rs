@@ -40,8 +40,11 @@ mod tests {
             StoreError::Io { path: dir.join("store"), source: source() },
             StoreError::Unavailable { cause: format!("cannot write {}", dir.join("store/db").display()) },
         ] {
-            let told = String::from_utf8(Problem::from(error).to_json()).expect("it is text");
+            let problem = Problem::from(error);
+            let logged = problem.to_string();
+            let told = String::from_utf8(problem.to_json()).expect("it is text");
             assert!(!told.contains("oracled-hidden") && told.contains(STATE_DIR), "{told}");
+            assert!(logged.contains("oracled-hidden"), "the service log has the path: {logged}");
         }
     }
 }

@@ -1,86 +1,92 @@
-//! What each failure of verification is to whoever asked.
+//! The errors of verification and of reviews.
 
-use super::{GroundProblem, Problem};
+use super::{Problem, ProblemCode};
 use oracled_actors::verification::{Closed, DismissError, ResolveError, RevokeError, VerifyError};
-use oracled_domain::audit::event::verification::Altered;
+use oracled_domain::audit::event::verification::AlteredEntryError;
 use oracled_domain::verification::request::BadRequest;
 
 impl From<VerifyError> for Problem {
     fn from(error: VerifyError) -> Self {
-        let told = error.to_string();
-        of_verification(error, told)
+        let detail = error.to_string();
+        Self::of_verification(error, detail)
     }
 }
 
-/// What a question that is not decided is to whoever asked, in these words.
-pub(super) fn of_verification(error: VerifyError, told: String) -> Problem {
-    match error {
-        VerifyError::WorkflowUnknown(_) => GroundProblem::WorkflowUnknown(told).into(),
-        VerifyError::OntologyUnknown(_) => GroundProblem::OntologyUnknown(told).into(),
-        VerifyError::Bad(BadRequest::Ahead(_)) => GroundProblem::TimeInFuture(told).into(),
-        VerifyError::Bad(_) => GroundProblem::InvalidVerification(told).into(),
-        VerifyError::Busy => Problem::Overloaded(told),
-        VerifyError::Store(error) => error.into(),
-        VerifyError::Commit(error) => error.into(),
-        VerifyError::NoAnswer(error) => error.into(),
+impl Problem {
+    /// A verification that fails. `detail` may say more than the error.
+    pub(super) fn of_verification(error: VerifyError, detail: String) -> Self {
+        let code = match error {
+            VerifyError::WorkflowUnknown(_) => ProblemCode::WorkflowUnknown,
+            VerifyError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
+            VerifyError::Bad(BadRequest::Ahead(_)) => ProblemCode::TimeInFuture,
+            VerifyError::Bad(_) => ProblemCode::InvalidVerification,
+            VerifyError::Busy => return Self::overloaded(detail),
+            VerifyError::Store(error) => return error.into(),
+            VerifyError::Commit(error) => return error.into(),
+        };
+        Self::new(code, detail)
     }
 }
 
 impl From<Closed> for Problem {
     fn from(closed: Closed) -> Self {
-        let told = closed.to_string();
-        match closed {
-            Closed::Resolved { .. } => GroundProblem::ReviewResolved(told).into(),
-            Closed::Dismissed { .. } => GroundProblem::ReviewDismissed(told).into(),
-        }
+        let detail = closed.to_string();
+        let code = match closed {
+            Closed::Resolved { .. } => ProblemCode::ReviewResolved,
+            Closed::Dismissed { .. } => ProblemCode::ReviewDismissed,
+        };
+        Self::new(code, detail)
     }
 }
 
 impl From<ResolveError> for Problem {
     fn from(error: ResolveError) -> Self {
-        let told = error.to_string();
-        match error {
-            ResolveError::Unknown(_) => GroundProblem::ReviewUnknown(told).into(),
-            ResolveError::Closed(closed) => closed.into(),
-            ResolveError::OntologyUnknown(_) => GroundProblem::OntologyUnknown(told).into(),
-            ResolveError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
-            ResolveError::Store(error) => error.into(),
-            ResolveError::Commit(error) => error.into(),
-        }
+        let detail = error.to_string();
+        let code = match error {
+            ResolveError::Unknown(_) => ProblemCode::ReviewUnknown,
+            ResolveError::Closed(closed) => return closed.into(),
+            ResolveError::OntologyUnknown(_) => ProblemCode::OntologyUnknown,
+            ResolveError::Bad(_) => ProblemCode::InvalidResolution,
+            ResolveError::Store(error) => return error.into(),
+            ResolveError::Commit(error) => return error.into(),
+        };
+        Self::new(code, detail)
     }
 }
 
 impl From<RevokeError> for Problem {
     fn from(error: RevokeError) -> Self {
-        let told = error.to_string();
-        match error {
-            RevokeError::Unknown(_) => GroundProblem::ReviewUnknown(told).into(),
+        let detail = error.to_string();
+        let code = match error {
+            RevokeError::Unknown(_) => ProblemCode::ReviewUnknown,
             RevokeError::Open(_) | RevokeError::Revoked { .. } | RevokeError::Gone(_) => {
-                GroundProblem::ReviewNotInForce(told).into()
+                ProblemCode::ReviewNotInForce
             }
-            RevokeError::Closed(closed) => closed.into(),
-            RevokeError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
-            RevokeError::Store(error) => error.into(),
-            RevokeError::Commit(error) => error.into(),
-        }
+            RevokeError::Closed(closed) => return closed.into(),
+            RevokeError::Bad(_) => ProblemCode::InvalidResolution,
+            RevokeError::Store(error) => return error.into(),
+            RevokeError::Commit(error) => return error.into(),
+        };
+        Self::new(code, detail)
     }
 }
 
 impl From<DismissError> for Problem {
     fn from(error: DismissError) -> Self {
-        let told = error.to_string();
-        match error {
-            DismissError::Unknown(_) => GroundProblem::ReviewUnknown(told).into(),
-            DismissError::Closed(closed) => closed.into(),
-            DismissError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
-            DismissError::Store(error) => error.into(),
-            DismissError::Commit(error) => error.into(),
-        }
+        let detail = error.to_string();
+        let code = match error {
+            DismissError::Unknown(_) => ProblemCode::ReviewUnknown,
+            DismissError::Closed(closed) => return closed.into(),
+            DismissError::Bad(_) => ProblemCode::InvalidResolution,
+            DismissError::Store(error) => return error.into(),
+            DismissError::Commit(error) => return error.into(),
+        };
+        Self::new(code, detail)
     }
 }
 
-impl From<Altered> for Problem {
-    fn from(error: Altered) -> Self {
-        GroundProblem::DecisionAltered(error.to_string()).into()
+impl From<AlteredEntryError> for Problem {
+    fn from(error: AlteredEntryError) -> Self {
+        Self::new(ProblemCode::DecisionAltered, error.to_string())
     }
 }

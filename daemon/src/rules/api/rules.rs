@@ -3,58 +3,37 @@
 mod batch;
 
 pub use batch::*;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::rules::EvaluateRequest;
 
 use crate::platform::api::held::document;
 use crate::platform::api::held::{self, Held};
-use crate::platform::api::request::{EvaluateRequest, Gathered, JsonBody};
+use crate::platform::api::request::{Gathered, JsonBody, WantedCase};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
-use oracled_actors::rules::Evaluate;
-use oracled_domain::Sha256Hex;
-use oracled_domain::rules::{Rule, RuleId};
-use serde::Serialize;
+use oracled_api::rules::{RegisteredRule, RulesResponse};
+use oracled_domain::rules::RuleId;
 use std::sync::Arc;
-
-/// The answer of `GET /v1/rules`.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct Registry {
-    /// Every rule that there is.
-    rules: Vec<Registered>,
-    /// How many claims may be without support where a request does not say.
-    unsupported_max: u64,
-}
-
-/// One rule of the registry.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct Registered {
-    /// Its definition: `id`, `invariant`, `check_type`, `description`, `version`, `parameters`.
-    #[serde(flatten)]
-    #[schema(value_type = Object)]
-    rule: &'static Rule,
-    /// The SHA-256 of the definition's canonical JSON.
-    sha256: Sha256Hex,
-    /// Whether it applies where a request names no rules.
-    in_profile: bool,
-}
+use strum::VariantArray;
 
 /// The rules that there are, and what is configured of them.
 #[utoipa::path(
     get,
     path = "/v1/rules",
-    responses((status = 200, description = "The registry of rules", body = Registry)),
+    responses((status = 200, description = "The registry of rules", body = RulesResponse)),
 )]
-pub async fn list(State(service): State<Arc<Service>>) -> Json<Registry> {
+pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
     let settings = service.config.rules.settings();
-    let registered = |id: RuleId| {
+    let registered = |id: &RuleId| {
         let rule = id.rule();
-        Registered { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(&id) }
+        RegisteredRule { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(id) }
     };
-    let rules = RuleId::ALL.into_iter().map(registered).collect();
-    Json(Registry { rules, unsupported_max: settings.unsupported_max })
+    let rules = RuleId::VARIANTS.iter().map(registered).collect();
+    Json(RulesResponse { rules, unsupported_max: settings.unsupported_max })
 }
 
 /// Checks a text against facts, and logs what came of it.
@@ -74,12 +53,14 @@ pub async fn list(State(service): State<Arc<Service>>) -> Json<Registry> {
     ),
 )]
 pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
-    let case = body.parse::<EvaluateRequest>()?.case(&service.config.rules.settings())?;
+    let case = WantedCase::of_text(body.parse()?, &service.config.rules.settings())?;
     let Gathered { wanted: case, held } = case.gathered(&service).await?;
     let room = held::room_for(body.bytes() + held.bytes(), &service).await?;
     let rules = service.system.rules.clone();
-    let mut evaluations = service.work(async move { Ok(rules.ask(Evaluate(vec![case])).await??) }).await?;
-    let evaluation = evaluations.pop().ok_or_else(|| Problem::Internal("no evaluation came back".into()))?;
+    let mut evaluations = service.work(async move { Ok(rules.evaluate(vec![case]).await?) }).await?;
+    let evaluation = evaluations
+        .pop()
+        .ok_or_else(|| Problem::new(ProblemCode::InternalError, "no evaluation came back"))?;
     let json = serde_json::to_vec(&evaluation).expect("an evaluation is plain data with string keys");
     Ok(document(StatusCode::OK, Held::new(json, Some(room))))
 }

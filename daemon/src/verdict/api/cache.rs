@@ -3,14 +3,15 @@
 
 use super::verdicts::deliver;
 use crate::platform::api::held::document;
-use crate::platform::api::request::{self, CacheRequest, JsonBody, SessionInPath};
+use crate::platform::api::request::{self, JsonBody, SessionInPath};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
 use oracled_actors::verdict::cache::Read;
-use oracled_actors::verdict::crosscheck::Judge;
+use oracled_actors::verdict::submission::Submission;
+use oracled_api::verdict::CacheRequest;
 use oracled_domain::GatePath;
 use std::sync::Arc;
 
@@ -39,17 +40,17 @@ pub async fn post(
 ) -> Result<Response, Problem> {
     let CacheRequest { tier, query, verdict, .. } = body.parse()?;
     let limits = &service.config.limits;
-    let judge = Judge {
+    let submission = Submission {
         session_id,
         tier: request::tier(&tier)?,
         query: request::query(query, limits)?,
-        payload: request::payload(verdict.as_deref(), None)?,
+        payload: Some(request::payload(verdict.as_deref(), None)?),
         customer_email: None,
         path: GatePath::CacheWrite,
         made: None,
         check: None,
     };
-    deliver(service, judge).await
+    deliver(service, submission).await
 }
 
 /// Reads a cached verdict. One that is lost stays so here.
@@ -72,6 +73,6 @@ pub async fn get(
 ) -> Result<Response, Problem> {
     match service.system.cache.ask(Read(session_id.clone())).await?? {
         Some(cached) => Ok(document(StatusCode::OK, cached.body.clone())),
-        None => Err(Problem::VerdictNotCached(session_id.to_string())),
+        None => Err(Problem::verdict_not_cached(session_id.to_string())),
     }
 }

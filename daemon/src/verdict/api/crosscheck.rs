@@ -1,11 +1,14 @@
 //! `POST /v1/crosscheck`: judges a verdict, logs the judgement, and delivers nothing.
 
-use crate::platform::api::request::{self, CheckRequest, JsonBody};
+use crate::platform::api::request::{self, JsonBody};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::verdict::crosscheck::{Judge, Outcome};
+use oracled_actors::verdict::crosscheck::Judge;
+use oracled_actors::verdict::submission::{Submission, SubmissionOutcome};
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::verdict::CrosscheckRequest;
 use oracled_domain::{Decision, GatePath};
 use std::sync::Arc;
 
@@ -16,7 +19,7 @@ use std::sync::Arc;
 #[utoipa::path(
     post,
     path = "/v1/crosscheck",
-    request_body = CheckRequest,
+    request_body = CrosscheckRequest,
     responses(
         (status = 200, description = "The decision, approved or not", body = Object),
         (status = "4XX", description = "The request is refused", body = ProblemDocument),
@@ -24,22 +27,22 @@ use std::sync::Arc;
     ),
 )]
 pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Json<Decision>, Problem> {
-    let CheckRequest { session_id, tier, query, verdict, raw } = body.parse()?;
+    let CrosscheckRequest { session_id, tier, query, verdict, raw } = body.parse()?;
     let limits = &service.config.limits;
-    let judge = Judge {
+    let submission = Submission {
         session_id: request::session_id(session_id, limits)?,
         tier: request::tier(&tier)?,
         query: request::query(query, limits)?,
-        payload: request::payload(verdict.as_deref(), raw.as_deref())?,
+        payload: Some(request::payload(verdict.as_deref(), raw.as_deref())?),
         customer_email: None,
         path: GatePath::Check,
         made: None,
         check: None,
     };
     let crosscheck = service.system.crosscheck.clone();
-    let outcome = service.work(async move { Ok(crosscheck.ask(judge).await??) }).await?;
+    let outcome = service.work(async move { Ok(crosscheck.ask(Judge(submission)).await??) }).await?;
     match outcome {
-        Outcome::Checked(decision) => Ok(Json(decision)),
-        other => Err(Problem::Internal(format!("a check ended as {other:?}"))),
+        SubmissionOutcome::Checked(decision) => Ok(Json(decision)),
+        other => Err(Problem::new(ProblemCode::InternalError, format!("a check ended as {other:?}"))),
     }
 }

@@ -1,7 +1,7 @@
 //! `/v1/verdicts/{session_id}`: hands a verdict in for delivery, and reads it back.
 
 use crate::platform::api::held::document;
-use crate::platform::api::request::{self, Gathered, JsonBody, SessionInPath, SubmitRequest, Wanted};
+use crate::platform::api::request::{self, Gathered, JsonBody, SessionInPath, Wanted};
 use crate::platform::config::Provider;
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
@@ -10,11 +10,13 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use oracled_actors::verdict::cache::{Cached, Find, Known, Read};
-use oracled_actors::verdict::crosscheck::{Judge, Outcome};
-use oracled_actors::verdict::regen::{self, Failed, Landed, Landing};
+use oracled_actors::verdict::cache::{Find, Known, Read};
+use oracled_actors::verdict::crosscheck::Judge;
+use oracled_actors::verdict::regen::{self, Failed};
+use oracled_actors::verdict::submission::{Cached, Submission, SubmissionOutcome};
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::verdict::SubmitRequest;
 use oracled_domain::rules::Evaluation;
-use oracled_domain::verdict::session::Mismatch;
 use oracled_domain::{Decision, GatePath, SessionId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,57 +50,53 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let mut request: SubmitRequest = body.parse()?;
-    let wanted = request.take_check(&service.config.rules.settings())?;
+    let wanted = Wanted::of_verdict(&mut request, &service.config.rules.settings())?;
     let SubmitRequest { tier, query, customer_email, verdict, raw, .. } = request;
     let limits = &service.config.limits;
     let (tier, customer_email) = (request::tier(&tier)?, request::email(customer_email)?);
     let is_made = verdict.is_none() && raw.is_none();
     let query = if is_made { request::question(query, limits)? } else { request::query(query, limits)? };
     let payload = if is_made { None } else { Some(request::payload(verdict.as_deref(), raw.as_deref())?) };
-    if wanted.as_ref().is_some_and(Wanted::asks_sources) {
-        let (session_id, query) = (session_id.clone(), query.clone());
-        let find = Find { session_id, tier, query, customer_email: customer_email.clone(), check: None };
-        if let Some(answer) = delivered_before(&service, find).await? {
-            return Ok(answer);
-        }
+    let path = if is_made { GatePath::Generate } else { GatePath::Submit };
+    let mut submission =
+        Submission { session_id, tier, query, payload, customer_email, check: None, path, made: None };
+    if wanted.as_ref().is_some_and(Wanted::asks_sources)
+        && let Some(answer) = delivered_before(&service, &submission).await?
+    {
+        return Ok(answer);
     }
-    let (check, _held) = match wanted {
-        None => (None, None),
-        Some(wanted) => {
-            let Gathered { wanted: check, held } = wanted.gathered(&service).await?;
-            (Some(check), Some(held))
-        }
-    };
-    let Some(payload) = payload else {
-        return generate(service, regen::Deliver { session_id, tier, query, customer_email, check }).await;
-    };
-    let (path, made) = (GatePath::Submit, None);
-    deliver(service, Judge { session_id, tier, query, payload, customer_email, path, made, check }).await
+    let mut _held = None;
+    if let Some(wanted) = wanted {
+        let Gathered { wanted: check, held } = wanted.gathered(&service).await?;
+        (submission.check, _held) = (Some(check), Some(held));
+    }
+    if is_made { generate(service, submission).await } else { deliver(service, submission).await }
 }
 
 /// The answer to whoever hands in a verdict for a session that has its own: that one stands, whatever its sources say by now, or
 /// whether they answer at all. Nothing where none was delivered, or it is lost.
-async fn delivered_before(service: &Service, find: Find) -> Result<Option<Response>, Problem> {
-    let session = service.system.store.session(&find.session_id)?;
+async fn delivered_before(service: &Service, submission: &Submission) -> Result<Option<Response>, Problem> {
+    let session = service.system.store.session(&submission.session_id)?;
     // one that was only read so far is not delivered without the facts that are asked for
     if session.is_none_or(|(session, _)| session.delivered_sha256.is_none()) {
         return Ok(None);
     }
-    let (cache, session_id) = (service.system.cache.clone(), find.session_id.clone());
+    let cache = service.system.cache.clone();
+    let find = Find(Submission { payload: None, ..submission.clone() });
     match service.work(async move { Ok(cache.ask(find).await??) }).await? {
         Known::Cached(cached) => Ok(Some(document(StatusCode::OK, replayed(&cached)))),
-        Known::Mismatch(what) => Err(mismatch(&session_id, what)),
+        Known::Mismatch(what) => Err(Problem::session_mismatch(&submission.session_id, what)),
         Known::Nothing(_) => Ok(None),
     }
 }
 
-async fn generate(service: Arc<Service>, order: regen::Deliver) -> Result<Response, Problem> {
-    let (session_id, regen) = (order.session_id.clone(), service.system.regen.clone());
-    let landed = service.work(async move { Ok(regen.ask(order).await?) }).await?;
-    match landed {
+async fn generate(service: Arc<Service>, submission: Submission) -> Result<Response, Problem> {
+    let (session_id, regen) = (submission.session_id.clone(), service.system.regen.clone());
+    let order = regen::Deliver(submission);
+    match service.work(async move { Ok(regen.ask(order).await?) }).await? {
+        Ok(outcome) => delivered(&service, &session_id, outcome),
         Err(failed) if matches!(*failed, Failed::NoModel) => Err(no_model(&service)),
-        Ok(Landing::Delivered(cached)) => Ok(document(StatusCode::CREATED, cached.body.clone())),
-        landed => Ok(document(StatusCode::OK, replayed(&*landing(&service, &session_id, landed)?))),
+        Err(failed) => Err(Problem::not_made(&session_id, &failed)),
     }
 }
 
@@ -130,16 +128,17 @@ pub async fn get(
     let (cached, came_from) = match found {
         Some(cached) => (cached, "HIT"),
         // whoever asks for the head alone does not want it made
-        None if method == Method::HEAD => return Err(Problem::VerdictNotCached(session_id.to_string())),
-        None if service.draining() => return Err(Problem::Draining),
+        None if method == Method::HEAD => return Err(Problem::verdict_not_cached(session_id.to_string())),
+        None if service.draining() => return Err(Problem::draining()),
         None => {
             let landed = service.system.regen.ask(regen::Read(session_id.clone())).await?;
             if matches!(&landed, Err(failed) if matches!(**failed, Failed::NoModel)) {
-                return Err(Problem::VerdictNotCached(session_id.to_string()));
+                return Err(Problem::verdict_not_cached(session_id.to_string()));
             }
             // another flight may have landed a moment ago
-            let came_from = if matches!(landed, Ok(Landing::Replayed(_))) { "HIT" } else { "MISS" };
-            (landing(&service, &session_id, landed)?, came_from)
+            let came_from = if matches!(landed, Ok(SubmissionOutcome::Replayed(_))) { "HIT" } else { "MISS" };
+            let outcome = landed.map_err(|failed| Problem::not_made(&session_id, &failed))?;
+            (verdict_of(&service, &session_id, outcome)?, came_from)
         }
     };
     let mut response = document(StatusCode::OK, cached.body.clone());
@@ -155,65 +154,65 @@ fn no_model(service: &Service) -> Problem {
         }
         _ => "the model has no key: see `model.api_key_file`".to_owned(),
     };
-    Problem::ModelUnavailable { cause, retry_after: None }
+    Problem::new(ProblemCode::ModelUnavailable, cause)
 }
 
-/// The verdict that a flight has brought.
-fn landing(service: &Service, session_id: &SessionId, landed: Landed) -> Result<Arc<Cached>, Problem> {
-    match landed {
-        Ok(Landing::Delivered(cached) | Landing::Regenerated(cached, _) | Landing::Replayed(cached)) => {
-            Ok(cached)
-        }
-        Ok(Landing::Rejected { decision, retry_after }) => {
+/// The verdict of an outcome that has one.
+fn verdict_of(
+    service: &Service,
+    session_id: &SessionId,
+    outcome: SubmissionOutcome,
+) -> Result<Arc<Cached>, Problem> {
+    match outcome {
+        SubmissionOutcome::Stored(cached)
+        | SubmissionOutcome::Regenerated(cached, _)
+        | SubmissionOutcome::Replayed(cached) => Ok(cached),
+        SubmissionOutcome::Mismatch(what) => Err(Problem::session_mismatch(session_id, what)),
+        SubmissionOutcome::RejectedByCrosscheck { decision, retry_after } => {
             Err(rejected(service, session_id, decision, retry_after))
         }
-        Ok(Landing::RefusedByRules { evaluation, retry_after }) => {
+        SubmissionOutcome::RejectedByRules { evaluation, retry_after } => {
             Err(refused_by_rules(service, session_id, Arc::unwrap_or_clone(evaluation), retry_after))
         }
-        Ok(Landing::Mismatch(what)) => Err(mismatch(session_id, what)),
-        Err(failed) => Err(Problem::not_made(session_id, &failed)),
+        SubmissionOutcome::Checked(_) => {
+            Err(Problem::new(ProblemCode::InternalError, "a delivery ended as a check"))
+        }
     }
 }
 
-/// What submitting and writing to the cache have in common: nothing is judged where the session has its verdict
-/// already, and else the gate decides.
-pub(crate) async fn deliver(service: Arc<Service>, mut judge: Judge) -> Result<Response, Problem> {
-    let session_id = judge.session_id.clone();
+/// The response to a submission: 201 with a new verdict, 200 with one that the session already had.
+fn delivered(
+    service: &Service,
+    session_id: &SessionId,
+    outcome: SubmissionOutcome,
+) -> Result<Response, Problem> {
+    let is_replayed = matches!(outcome, SubmissionOutcome::Replayed(_));
+    let cached = verdict_of(service, session_id, outcome)?;
+    Ok(if is_replayed {
+        document(StatusCode::OK, replayed(&cached))
+    } else {
+        document(StatusCode::CREATED, cached.body.clone())
+    })
+}
+
+/// What submitting and writing to the cache have in common: nothing is judged if the session has its verdict already; otherwise
+/// the gate decides.
+pub(crate) async fn deliver(service: Arc<Service>, mut submission: Submission) -> Result<Response, Problem> {
+    let session_id = submission.session_id.clone();
     let (crosscheck, cache) = (service.system.crosscheck.clone(), service.system.cache.clone());
     let outcome = service.work(async move {
-        let find = Find {
-            session_id: judge.session_id.clone(),
-            tier: judge.tier,
-            query: judge.query.clone(),
-            customer_email: judge.customer_email.clone(),
-            check: judge.check.clone(),
-        };
-        match cache.ask(find).await?? {
-            Known::Cached(cached) => Ok(Outcome::Replayed(cached)),
-            Known::Mismatch(what) => Ok(Outcome::Mismatch(what)),
+        let payload = submission.payload.take();
+        match cache.ask(Find(submission.clone())).await?? {
+            Known::Cached(cached) => Ok(SubmissionOutcome::Replayed(cached)),
+            Known::Mismatch(what) => Ok(SubmissionOutcome::Mismatch(what)),
             Known::Nothing(check) => {
-                // what is handed in over a lost verdict passes the gate that the first one passed
-                judge.check = judge.check.or(check);
-                Ok(crosscheck.ask(judge).await??)
+                // a verdict that replaces a lost one passes the gate that the first one passed
+                let check = submission.check.or(check);
+                Ok(crosscheck.ask(Judge(Submission { payload, check, ..submission })).await??)
             }
         }
     });
-    match outcome.await? {
-        Outcome::Delivered(cached) | Outcome::Regenerated(cached, _) => {
-            Ok(document(StatusCode::CREATED, cached.body.clone()))
-        }
-        Outcome::Replayed(cached) => Ok(document(StatusCode::OK, replayed(&cached))),
-        Outcome::Mismatch(what) => Err(mismatch(&session_id, what)),
-        Outcome::Rejected(decision) => Err(rejected(&service, &session_id, decision, None)),
-        Outcome::RefusedByRules(evaluation) => {
-            Err(refused_by_rules(&service, &session_id, *evaluation, None))
-        }
-        Outcome::Checked(_) => Err(Problem::Internal("a delivery ended as a check".into())),
-    }
-}
-
-pub(crate) fn mismatch(session_id: &SessionId, what: Mismatch) -> Problem {
-    Problem::SessionMismatch { session_id: session_id.to_string(), what }
+    delivered(&service, &session_id, outcome.await?)
 }
 
 fn rejected(
@@ -222,8 +221,12 @@ fn rejected(
     decision: Decision,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let (session_id, contact) = (session_id.to_string(), service.config.contact.clone());
-    Problem::CrosscheckRejected { session_id, decision: Box::new(decision), contact, retry_after }
+    let contact = service.config.contact.clone();
+    let detail = format!("the verdict did not pass the crosscheck; ask {contact} about session {session_id}");
+    let mut problem = Problem::new(ProblemCode::CrosscheckRejected, detail).retry_after(retry_after);
+    problem.document.decision = Some(decision);
+    problem.document.contact = Some(contact);
+    problem
 }
 
 fn refused_by_rules(
@@ -232,8 +235,12 @@ fn refused_by_rules(
     evaluation: Evaluation,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let (session_id, contact) = (session_id.to_string(), service.config.contact.clone());
-    Problem::RulesRejected { session_id, evaluation: Box::new(evaluation), contact, retry_after }
+    let contact = service.config.contact.clone();
+    let detail = format!("the verdict did not pass the rules; ask {contact} about session {session_id}");
+    let mut problem = Problem::new(ProblemCode::RulesRejected, detail).retry_after(retry_after);
+    problem.document.evaluation = Some(evaluation);
+    problem.document.contact = Some(contact);
+    problem
 }
 
 /// The document with `"replayed":true` as its last member.

@@ -1,24 +1,14 @@
 //! `DELETE /v1/verdicts/{session_id}`: removes the cached verdict of one session.
 
 use crate::platform::api::request::SessionInPath;
-use crate::platform::control::order::act;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::cache::Purge;
+use oracled_api::verdict::PurgeResponse;
 use oracled_domain::Peer;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// What was removed.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Purged {
-    /// Whose.
-    pub session_id: String,
-    /// Always true; where nothing is cached, the answer is `verdict_not_cached`.
-    pub purged: bool,
-}
 
 /// Removes it. Its session stays.
 ///
@@ -28,13 +18,13 @@ pub async fn delete(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     SessionInPath(session_id): SessionInPath,
-) -> Result<Json<Purged>, Problem> {
+) -> Result<Json<PurgeResponse>, Problem> {
     let (cache, purge) = (service.system.cache.clone(), Purge { session_id: session_id.clone(), peer });
     let purged = act(async move { Ok(cache.ask(purge).await??) }).await?;
     let session_id = session_id.to_string();
     if purged {
-        Ok(Json(Purged { session_id, purged: true }))
+        Ok(Json(PurgeResponse { session_id, purged: true }))
     } else {
-        Err(Problem::VerdictNotCached(session_id))
+        Err(Problem::verdict_not_cached(session_id))
     }
 }

@@ -1,73 +1,19 @@
 //! `/v1/sessions/{session_id}`: show, correct or remove one session.
 
 use crate::platform::api::request::{self, JsonBody, SessionInPath};
-use crate::platform::control::order::act;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
-use crate::verdict::api::verdicts::mismatch;
+use crate::platform::service::{Service, act};
 use axum::extract::State;
 use axum::{Extension, Json};
 use oracled_actors::verdict::cache::{Correct, Corrected, Remove};
 use oracled_actors::verdict::notifier::HoldMails;
-use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::verdict::session::Email;
-use oracled_domain::{MailId, Peer, Session, SessionId, Sha256Hex, Tier};
-use serde::{Deserialize, Serialize};
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::verdict::{CorrectSessionRequest, SessionReport};
+use oracled_domain::{MailId, Peer, SessionId};
 use std::sync::Arc;
 
-/// A session as an administrator sees it.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct SessionReport {
-    /// Its id.
-    pub session_id: SessionId,
-    /// The tier that was bought.
-    pub tier: Tier,
-    /// The customer's question.
-    pub query: String,
-    /// The user id that may change it on the routes' socket; null where only an administrator may.
-    pub owner_uid: Option<u32>,
-    /// The address that its mail goes to.
-    pub customer_email: Option<Email>,
-    /// The verdict that was delivered first; `UNKNOWN` while there is none, or none that is known.
-    pub original_verdict: OriginalLabel,
-    /// The SHA-256 of the verdict that oracled delivered first.
-    pub delivered_sha256: Option<Sha256Hex>,
-    /// The SHA-256 of the verdict that was cached last.
-    pub cached_sha256: Option<Sha256Hex>,
-}
-
-impl From<Session> for SessionReport {
-    fn from(session: Session) -> Self {
-        Self {
-            session_id: session.session_id,
-            tier: session.tier,
-            query: session.query.as_str().to_owned(),
-            owner_uid: session.owner_uid,
-            customer_email: session.customer_email,
-            original_verdict: OriginalLabel(session.original.map(|original| original.verdict_label)),
-            delivered_sha256: session.delivered_sha256,
-            cached_sha256: session.cached_sha256,
-        }
-    }
-}
-
-/// The corrections; a member that is absent leaves its value as it is.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CorrectRequest {
-    /// The new address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub customer_email: Option<String>,
-    /// The verdict that was delivered without oracled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub original_verdict: Option<String>,
-    /// The new owner.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner_uid: Option<u32>,
-}
-
 fn unknown(session_id: &SessionId) -> Problem {
-    Problem::SessionUnknown(session_id.to_string())
+    Problem::session_unknown(session_id.to_string())
 }
 
 /// Shows a session.
@@ -92,7 +38,7 @@ pub async fn patch(
     SessionInPath(session_id): SessionInPath,
     body: JsonBody,
 ) -> Result<Json<SessionReport>, Problem> {
-    let CorrectRequest { customer_email, original_verdict, owner_uid } = body.parse()?;
+    let CorrectSessionRequest { customer_email, original_verdict, owner_uid } = body.parse()?;
     let correct = Correct {
         session_id: session_id.clone(),
         customer_email: request::email(customer_email)?,
@@ -104,7 +50,7 @@ pub async fn patch(
     match act(async move { Ok(cache.ask(correct).await??) }).await? {
         Corrected::Done(session) => Ok(Json((*session).into())),
         Corrected::Unknown => Err(unknown(&session_id)),
-        Corrected::Mismatch(what) => Err(mismatch(&session_id, what)),
+        Corrected::Mismatch(what) => Err(Problem::session_mismatch(&session_id, what)),
     }
 }
 
@@ -114,7 +60,8 @@ fn queued_mails(service: &Service, session_id: &SessionId) -> Result<Vec<MailId>
     let verdict = MailId::verdict(session_id);
     let mut mails: Vec<_> = store.mail_standing(&verdict)?.map(|_| verdict).into_iter().collect();
     let prefix = format!("divergence:{session_id}:");
-    let after = MailId::try_from(prefix.clone()).map_err(|error| Problem::Internal(error.to_string()))?;
+    let after = MailId::try_from(prefix.clone())
+        .map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
     store.visit_mails(Some(&after), |standing| {
         let goes_on = standing.mail_id.as_str().starts_with(&prefix);
         if goes_on && standing.session_id == *session_id {

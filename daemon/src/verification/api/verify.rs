@@ -2,14 +2,14 @@
 
 use crate::platform::api::held::document;
 use crate::platform::api::request::JsonBody;
-use crate::platform::problem::{GroundProblem, Problem, ProblemDocument};
+use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
-use oracled_actors::verification::Verify;
+use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::verification::VerificationEntry;
 use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use oracled_store::Store;
@@ -38,7 +38,7 @@ const TOLD_MAX_CHARS: usize = 80;
 pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
     let request: VerifyRequest = body.parse_strictly()?;
     let verification = service.system.verification.clone();
-    let envelope = service.work(async move { Ok(verification.ask(Verify { request }).await??) });
+    let envelope = service.work(async move { Ok(verification.verify(&request).await?) });
     Ok(answer(&*envelope.await?))
 }
 
@@ -62,7 +62,8 @@ pub async fn get(
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     // escapes that are no UTF-8
-    let Path(execution_id) = execution_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let Path(execution_id) =
+        execution_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     let latest = decisions(&service.system.store, execution_id).await?.pop();
     let latest = latest.expect("where there is none that is an error");
     Ok(answer(latest.told()?))
@@ -76,11 +77,12 @@ pub(crate) async fn decisions(
     store: &Store,
     execution_id: String,
 ) -> Result<Vec<VerificationEntry>, Problem> {
-    let told = execution_id.chars().take(TOLD_MAX_CHARS).collect();
+    let told: String = execution_id.chars().take(TOLD_MAX_CHARS).collect();
     let store = store.clone();
     let decisions = spawn_blocking(move || store.decisions(&execution_id)).await;
-    let decisions = decisions.map_err(|error| Problem::Internal(error.to_string()))??;
-    if decisions.is_empty() { Err(GroundProblem::ExecutionUnknown(told).into()) } else { Ok(decisions) }
+    let decisions =
+        decisions.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))??;
+    if decisions.is_empty() { Err(Problem::execution_unknown(told)) } else { Ok(decisions) }
 }
 
 /// An envelope, to the byte, with what HTTP has to say of it.

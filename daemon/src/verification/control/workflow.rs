@@ -1,36 +1,28 @@
 //! `/v1/workflows`: whom to ask about what, how conflicts are settled, and how long to wait.
 
-use crate::platform::control::document::{Document, Registered, check_named};
-use crate::platform::control::order::{act, named};
+use crate::platform::control::document::{Document, check_named, registered};
+use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
-use crate::platform::problem::ground::GroundProblem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use oracled_actors::ground::registry::{RegisterWorkflow, RegistryError, check_workflow};
+use oracled_actors::ground::registry::{RegistryError, check_workflow};
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::base::service::RegisteredDocument;
+use oracled_api::verification::WorkflowDetails;
 use oracled_domain::Peer;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::source::{AdapterId, OracleTier, ReviewStatus};
-use oracled_domain::verification::workflow::{self, RegisteredWorkflow};
+use oracled_domain::verification::workflow::{RegisteredWorkflow, Workflow};
 use oracled_store::Store;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// A workflow.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Workflow {
-    /// What was registered, by whom and when.
-    pub registered: RegisteredWorkflow,
-    /// What keeps it from deciding anything, over its sources as they are now; null where it works.
-    pub fault: Option<String>,
-}
 
 /// Every workflow, in the order of their ids.
 ///
 /// # Errors
 /// Where the store cannot be read.
-pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Workflow>>, Problem> {
+pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<WorkflowDetails>>, Problem> {
     let workflows = service.system.store.workflows()?;
     workflows
         .into_iter()
@@ -46,9 +38,10 @@ pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Workfl
 pub async fn get(
     State(service): State<Arc<Service>>,
     workflow_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<Workflow>, Problem> {
+) -> Result<Json<WorkflowDetails>, Problem> {
     let workflow_id: WorkflowId = named(workflow_id)?;
-    let unknown = || GroundProblem::WorkflowUnknown(format!("no workflow {workflow_id} is registered"));
+    let unknown =
+        || Problem::new(ProblemCode::WorkflowUnknown, format!("no workflow {workflow_id} is registered"));
     let (registered, _) = service.system.store.workflow(&workflow_id)?.ok_or_else(unknown)?;
     looked_at(&service, registered).map(Json)
 }
@@ -63,28 +56,24 @@ pub async fn put(
     Extension(peer): Extension<Peer>,
     workflow_id: Result<Path<String>, PathRejection>,
     document: Document,
-) -> Result<Json<Registered<RegisteredWorkflow>>, Problem> {
+) -> Result<Json<RegisteredDocument<RegisteredWorkflow>>, Problem> {
     let workflow_id: WorkflowId = named(workflow_id)?;
-    let workflow: Box<workflow::Workflow> = document.read()?;
+    let workflow: Box<Workflow> = document.read()?;
     check_named("workflow_id", &workflow_id, &workflow.workflow_id)?;
-    act(async move {
-        let registered = service.system.registry.ask(RegisterWorkflow { workflow, peer }).await??;
-        Ok(Json(registered.into()))
-    })
-    .await
+    act(async move { Ok(registered(service.system.registry.register(&*workflow, peer).await?)) }).await
 }
 
-fn looked_at(service: &Service, registered: RegisteredWorkflow) -> Result<Workflow, Problem> {
+fn looked_at(service: &Service, registered: RegisteredWorkflow) -> Result<WorkflowDetails, Problem> {
     let fault = match check_workflow(&service.system.store, &registered.workflow) {
         Ok(()) => still_to_do(&service.system.store, &registered.workflow)?,
         Err(RegistryError::Workflow(fault)) => Some(fault.to_string()),
         Err(error) => return Err(error.into()),
     };
-    Ok(Workflow { registered, fault })
+    Ok(WorkflowDetails { registered, fault })
 }
 
 /// What is still to be done about sources of a workflow before it decides anything on their axes; nothing where nothing is.
-fn still_to_do(store: &Store, workflow: &workflow::Workflow) -> Result<Option<String>, Problem> {
+fn still_to_do(store: &Store, workflow: &Workflow) -> Result<Option<String>, Problem> {
     let mut missing = Vec::new();
     for oracle_id in &workflow.oracles {
         let Some((state, _)) = store.source(oracle_id)? else { continue };

@@ -5,16 +5,13 @@ use crate::verdict::crosscheck::{Judgement, Reason};
 use crate::verdict::flag::Flag;
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::label::{Label, Tier};
-use crate::verdict::session::{Query, SessionId};
+use crate::verdict::session::Query;
 use crate::verdict::tmm::{OMEGA, PHI};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The seed's "Log Entry", and beside it the mapping's variables, the path and the verdict's digest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CrosscheckEntry {
-    /// Whose verdict.
-    pub session_id: SessionId,
     /// Judged for which tier.
     pub tier: Tier,
     /// The first 80 Unicode scalar values of the query.
@@ -33,8 +30,6 @@ pub struct CrosscheckEntry {
     pub flags: Vec<Flag>,
     /// Why it passed or not.
     pub crosscheck_reason: Reason,
-    /// When it was judged.
-    pub timestamp: Timestamp,
     /// Total value.
     pub v_t: f64,
     /// Resonant value.
@@ -48,18 +43,11 @@ pub struct CrosscheckEntry {
 }
 
 impl CrosscheckEntry {
-    /// The entry for `judgement` of a verdict that came in on `path` at `at`.
+    /// The entry for `judgement` of a verdict that arrived on `path`.
     #[must_use]
-    pub fn of(
-        judgement: &Judgement,
-        session_id: SessionId,
-        query: &Query,
-        path: GatePath,
-        at: Timestamp,
-    ) -> Self {
+    pub fn of(judgement: &Judgement, query: &Query, path: GatePath) -> Self {
         let Judgement { tier, inspection, decision, sha256, .. } = judgement;
         Self {
-            session_id,
             tier: *tier,
             query_preview: query.preview(),
             verdict_label: decision.verdict_label,
@@ -69,7 +57,6 @@ impl CrosscheckEntry {
             approved: decision.approved,
             flags: decision.flags.clone(),
             crosscheck_reason: decision.crosscheck_reason,
-            timestamp: at,
             v_t: inspection.v_t,
             v_r: inspection.v_r,
             e_d: inspection.e_d,

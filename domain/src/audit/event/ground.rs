@@ -21,8 +21,6 @@ pub struct OntologyEntry {
     pub sha256: Sha256Hex,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A source was registered, or changed: what it was and what it is, without its versions.
@@ -38,8 +36,6 @@ pub struct SourceEntry {
     pub after: Box<SourceRegistryEntry>,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// What can be done to a source.
@@ -67,8 +63,6 @@ pub struct FreshnessEntry {
     pub after: FreshnessPolicy,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// What a source has said was declared stale.
@@ -82,8 +76,6 @@ pub struct InvalidationEntry {
     pub detail: String,
     /// By whom; null where a run of a newer version has failed.
     pub peer: Option<Peer>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// What can make all that a source has said stale at once.
@@ -111,8 +103,6 @@ pub struct ConfirmationEntry {
     pub detail: String,
     /// By whom; null where a pull by a schedule, or a refresh, has found so.
     pub peer: Option<Peer>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// What can confirm that a source still says what it has said.
@@ -138,8 +128,6 @@ pub struct PipelineEntry {
     pub pipeline_sha256: Sha256Hex,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A live source is asked otherwise.
@@ -155,8 +143,6 @@ pub struct AdapterEntry {
     pub adapter: Box<Adapter>,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A run has begun, or ended.
@@ -167,26 +153,22 @@ pub struct RunEntry {
     pub run: Box<Run>,
     /// By whom; null where it was a schedule's doing, or its own.
     pub peer: Option<Peer>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A payload is about to be pulled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PullEntry {
+pub struct PullStartedEntry {
     /// For which pipeline.
     pub pipeline_id: PipelineId,
     /// Who wants it: a user, `schedule` or `refresh`.
     pub requested_by: String,
     /// By whom; null where it is a schedule's doing, or a refresh.
     pub peer: Option<Peer>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A payload was pulled, or there was nothing new.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PullEnd {
+pub struct PullEndedEntry {
     /// For which pipeline.
     pub pipeline_id: PipelineId,
     /// Who wanted it: a user, `schedule` or `refresh`.
@@ -195,13 +177,11 @@ pub struct PullEnd {
     pub run_id: Option<Sha256Hex>,
     /// By whom; null where it was a schedule's doing, or a refresh.
     pub peer: Option<Peer>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A payload could not be pulled: there is no run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PullFailure {
+pub struct PullFailedEntry {
     /// For which pipeline.
     pub pipeline_id: PipelineId,
     /// Who wanted it: a user, `schedule` or `refresh`.
@@ -210,8 +190,6 @@ pub struct PullFailure {
     pub cause: String,
     /// By whom; null where it was a schedule's doing, or a refresh.
     pub peer: Option<Peer>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// Old content and raw payloads were removed.
@@ -227,8 +205,6 @@ pub struct PruneEntry {
     pub payloads: Vec<Sha256Hex>,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// Damaged files of a source were made anew out of its payloads. What the source says is the same as before.
@@ -244,6 +220,4 @@ pub struct RebuildEntry {
     pub files: Vec<Sha256Hex>,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }

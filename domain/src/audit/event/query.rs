@@ -37,8 +37,6 @@ pub struct QueryEntry {
     pub freshness: Option<Answer>,
     /// The time until the answer was ready, in milliseconds.
     pub latency_ms: f64,
-    /// The time of the answer.
-    pub timestamp: Timestamp,
 }
 
 /// A way to read a source.

@@ -4,8 +4,6 @@ use crate::base::digest::Sha256Hex;
 use crate::rules::sourced::{FactSource, Origin, RecordOrigin};
 use crate::rules::{Evaluation, RuleId, RuleResult, Verdict};
 use crate::verdict::gate_path::GatePath;
-use crate::verdict::session::SessionId;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// So many origins of facts are named; the rest is counted.
@@ -14,9 +12,7 @@ const ORIGINS_MAX: usize = 100;
 /// One evaluation of Oracle-A.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RulesEntry {
-    /// Whose verdict was examined; null where a text was checked by itself.
-    pub session_id: Option<SessionId>,
-    /// On which path the verdict came; null likewise.
+    /// The path on which the verdict arrived; null where a text was checked by itself.
     pub path: Option<GatePath>,
     /// What the caller called the text, if anything.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -36,8 +32,6 @@ pub struct RulesEntry {
     pub input_sha256: Sha256Hex,
     /// The evaluation's own SHA-256.
     pub evaluation_sha256: Sha256Hex,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// What one rule came to.
@@ -108,10 +102,9 @@ impl FactsFromEntry {
 }
 
 impl RulesEntry {
-    /// The entry for `evaluation` at `at`, of the verdict of a session where it was one.
+    /// The entry for `evaluation`, of a verdict that arrived on `path` or of a text.
     #[must_use]
-    pub fn of(evaluation: &Evaluation, verdict_of: Option<(SessionId, GatePath)>, at: Timestamp) -> Self {
-        let (session_id, path) = verdict_of.unzip();
+    pub fn of(evaluation: &Evaluation, path: Option<GatePath>) -> Self {
         let rule = |result: &RuleResult| RuleEntry {
             rule: result.rule,
             verdict: result.verdict,
@@ -119,7 +112,6 @@ impl RulesEntry {
             cause: result.cause.clone(),
         };
         Self {
-            session_id,
             path,
             case_id: None,
             verdict: evaluation.verdict,
@@ -129,7 +121,6 @@ impl RulesEntry {
             facts_from: FactsFromEntry::of(&evaluation.facts_from),
             input_sha256: evaluation.input_sha256.clone(),
             evaluation_sha256: evaluation.sha256.clone(),
-            timestamp: at,
         }
     }
 }

@@ -5,12 +5,17 @@ use crate::verdict::crosscheck::judge;
 use crate::verdict::divergence::Regenerated;
 use crate::verdict::generation::{Settings, Usage};
 use crate::verdict::interaction;
+use crate::verdict::session::Query;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 fn entry(verdict: &str) -> Event {
     let judgement = judge(Tier::Quick, Payload::raw(verdict));
     let query = Query::new("Sell honey?".into());
     let at = "2026-11-20T10:00:00Z".parse().expect("a time");
-    Event::judged(&judgement, "cs_1".parse().expect("an id"), &query, GatePath::Check, at)
+    let session_id: SessionId = "cs_1".parse().expect("an id");
+    let entry = CrosscheckEntry::of(&judgement, &query, GatePath::Check);
+    Event::new(at, session_id, EventKind::TmmCrosscheck(entry))
 }
 
 #[test]
@@ -19,11 +24,12 @@ fn a_crosscheck_entry_has_the_seeds_fields_under_the_seeds_names() {
     assert_eq!(
         serde_json::to_string(&event).expect("it serializes"),
         concat!(
-            r#"{"event":"tmm_crosscheck","session_id":"cs_1","tier":"quick","query_preview":"Sell honey?","#,
+            r#"{"event":"tmm_crosscheck","tier":"quick","query_preview":"Sell honey?","#,
             r#""verdict_label":"GREEN","coherence_score":1.0,"threshold":0.9740425724725061,"phi":0.042,"#,
-            r#""approved":true,"flags":[],"crosscheck_reason":"pass","timestamp":"2026-11-20T10:00:00Z","#,
+            r#""approved":true,"flags":[],"crosscheck_reason":"pass","#,
             r#""v_t":2.0,"v_r":0.0,"e_d":0.0,"path":"check","#,
-            r#""verdict_sha256":"7e5fed0f1060b24767a4b68fae44353b85d70e0536da287fb770a20834224b30"}"#,
+            r#""verdict_sha256":"7e5fed0f1060b24767a4b68fae44353b85d70e0536da287fb770a20834224b30","#,
+            r#""session_id":"cs_1","timestamp":"2026-11-20T10:00:00Z"}"#,
         )
     );
 }
@@ -36,28 +42,30 @@ fn a_rejected_verdicts_text_is_not_in_its_entry() {
 }
 
 fn interaction(session_id: &SessionId, at: Timestamp) -> Event {
-    Event::OracleInteraction(Interaction {
-        execution_id: "regen:cs_1:1".into(),
-        oracle_id: "gemini".into(),
-        oracle_version: "v1beta/model".into(),
-        request_timestamp: at,
-        response_timestamp: Some(at),
-        latency_ms: 812,
-        status: interaction::Status::Success,
-        error_code: None,
-        response_hash: Some(Sha256Hex::of(b"{}")),
-        cache_hit: false,
-        stale_data_used: false,
-        session_id: session_id.clone(),
-        path: GatePath::Regen,
-        attempt: 1,
-        soft_timeout_exceeded: false,
-        prompt_sha256: Sha256Hex::of(b"prompt"),
-        generation: Settings::locked("model".into()),
-        finish_reason: Some("STOP".into()),
-        usage: Some(Usage { prompt_tokens: Some(1), output_tokens: None, total_tokens: Some(2) }),
-        timestamp: at,
-    })
+    Event::new(
+        at,
+        session_id.clone(),
+        EventKind::OracleInteraction(Interaction {
+            execution_id: "regen:cs_1:1".into(),
+            oracle_id: "gemini".into(),
+            oracle_version: "v1beta/model".into(),
+            request_timestamp: at,
+            response_timestamp: Some(at),
+            latency_ms: 812,
+            status: interaction::Status::Success,
+            error_code: None,
+            response_hash: Some(Sha256Hex::of(b"{}")),
+            cache_hit: false,
+            stale_data_used: false,
+            path: GatePath::Regen,
+            attempt: 1,
+            soft_timeout_exceeded: false,
+            prompt_sha256: Sha256Hex::of(b"prompt"),
+            generation: Settings::locked("model".into()),
+            finish_reason: Some("STOP".into()),
+            usage: Some(Usage { prompt_tokens: Some(1), output_tokens: None, total_tokens: Some(2) }),
+        }),
+    )
 }
 
 fn evaluation() -> Evaluation {
@@ -70,9 +78,9 @@ fn evaluation() -> Evaluation {
 #[test]
 fn an_evaluations_entry_tells_who_came_to_what_and_holds_no_text() {
     let at = "2026-11-20T10:00:00Z".parse().expect("a time");
-    let verdict_of = Some(("cs_1".parse().expect("an id"), GatePath::Submit));
-    let event = Event::RulesEvaluated(RulesEntry::of(&evaluation(), verdict_of, at));
-    assert_eq!(event.session_id().map(SessionId::as_str), Some("cs_1"));
+    let session_id: SessionId = "cs_1".parse().expect("an id");
+    let entry = RulesEntry::of(&evaluation(), Some(GatePath::Submit));
+    let event = Event::new(at, session_id, EventKind::RulesEvaluated(entry));
     let line = serde_json::to_string(&event).expect("it serializes");
     for said in [
         r#""path":"submit","verdict":"FAIL","rules":[{"rule":"RULE-PREC-001","verdict":"FAIL","violations":1},"#,
@@ -89,62 +97,70 @@ fn an_evaluations_entry_tells_who_came_to_what_and_holds_no_text() {
 
 fn about_a_session(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> Vec<Event> {
     vec![
-        Event::SessionRegistered {
-            session_id: session_id.clone(),
-            tier: Tier::Full,
-            query_preview: "Sell honey?".into(),
-            original_verdict: OriginalLabel(None),
-            has_email: true,
-            owner_uid: Some(1001),
+        Event::new(
             timestamp,
-        },
-        Event::SessionAddressChanged {
-            session_id: session_id.clone(),
-            owner_uid: Some(1001),
-            before: None,
-            after: Some(Sha256Hex::of(b"x")),
+            session_id.clone(),
+            EventKind::SessionRegistered {
+                tier: Tier::Full,
+                query_preview: "Sell honey?".into(),
+                original_verdict: OriginalLabel(None),
+                has_email: true,
+                owner_uid: Some(1001),
+            },
+        ),
+        Event::new(
             timestamp,
-        },
-        Event::SessionCorrected {
-            session_id: session_id.clone(),
-            owner_uid: Change { before: Some(1001), after: Some(1002) },
-            original_verdict: Change { before: OriginalLabel(None), after: OriginalLabel(None) },
-            address_changed: false,
-            peer,
+            session_id.clone(),
+            EventKind::SessionAddressChanged {
+                owner_uid: Some(1001),
+                before: None,
+                after: Some(Sha256Hex::of(b"x")),
+            },
+        ),
+        Event::new(
             timestamp,
-        },
-        Event::SessionRemoved {
-            session_id: session_id.clone(),
-            owner_uid: Some(1002),
-            verdict_sha256: Some(Sha256Hex::of(b"x")),
-            peer,
+            session_id.clone(),
+            EventKind::SessionCorrected {
+                owner_uid: ValueChange { before: Some(1001), after: Some(1002) },
+                original_verdict: ValueChange { before: OriginalLabel(None), after: OriginalLabel(None) },
+                address_changed: false,
+                peer,
+            },
+        ),
+        Event::new(
             timestamp,
-        },
+            session_id.clone(),
+            EventKind::SessionRemoved {
+                owner_uid: Some(1002),
+                verdict_sha256: Some(Sha256Hex::of(b"x")),
+                peer,
+            },
+        ),
     ]
 }
 
 fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Event; 5] {
     let (session_id, kind, mail_id) = (session_id.clone(), MailKind::Verdict, MailId::verdict(session_id));
     [
-        Event::MailQueued { mail_id: mail_id.clone(), session_id: session_id.clone(), kind, timestamp },
-        Event::MailSent {
-            mail_id: mail_id.clone(),
-            session_id: session_id.clone(),
-            kind,
-            attempt: 1,
+        Event::new(timestamp, session_id.clone(), EventKind::MailQueued { mail_id: mail_id.clone(), kind }),
+        Event::new(
             timestamp,
-        },
-        Event::MailFailed {
-            mail_id: mail_id.clone(),
-            session_id: session_id.clone(),
-            kind,
-            attempt: 1,
-            cause: "status 502".into(),
-            next_attempt_at: None,
+            session_id.clone(),
+            EventKind::MailSent { mail_id: mail_id.clone(), kind, attempt: 1 },
+        ),
+        Event::new(
             timestamp,
-        },
-        Event::MailRequeued { mail_id: mail_id.clone(), session_id: session_id.clone(), peer, timestamp },
-        Event::MailDropped { mail_id, session_id, peer, timestamp },
+            session_id.clone(),
+            EventKind::MailFailed {
+                mail_id: mail_id.clone(),
+                kind,
+                attempt: 1,
+                cause: "status 502".into(),
+                next_attempt_at: None,
+            },
+        ),
+        Event::new(timestamp, session_id.clone(), EventKind::MailRequeued { mail_id: mail_id.clone(), peer }),
+        Event::new(timestamp, session_id, EventKind::MailDropped { mail_id, peer }),
     ]
 }
 
@@ -156,29 +172,35 @@ mod of_verification;
 
 fn of_the_daemon(timestamp: Timestamp) -> [Event; 5] {
     [
-        Event::ControlAction { action: "drain".into(), detail: String::new(), peer: None, timestamp },
-        Event::OracleHealthChanged {
-            oracle_id: "model".parse().expect("an id"),
-            from: Status::Degraded,
-            to: Status::CircuitOpen,
-            cause: "3 failures in a row".into(),
-            consecutive_failures: 3,
-            peer: None,
+        Event::new(
             timestamp,
-        },
-        Event::StorageRecovered {
-            cause: "full".into(),
-            failed_at: timestamp,
-            fallback_entries: 7,
+            None,
+            EventKind::ControlAction { action: "drain".into(), detail: String::new(), peer: None },
+        ),
+        Event::new(
             timestamp,
-        },
-        Event::ServiceStarted { version: "1".into(), timestamp },
-        Event::ServiceStopped { timestamp },
+            None,
+            EventKind::OracleHealthChanged {
+                oracle_id: "model".parse().expect("an id"),
+                from: Status::Degraded,
+                to: Status::CircuitOpen,
+                cause: "3 failures in a row".into(),
+                consecutive_failures: 3,
+                peer: None,
+            },
+        ),
+        Event::new(
+            timestamp,
+            None,
+            EventKind::StorageRecovered { cause: "full".into(), failed_at: timestamp, fallback_entries: 7 },
+        ),
+        Event::new(timestamp, None, EventKind::ServiceStarted { version: "1".into() }),
+        Event::new(timestamp, None, EventKind::ServiceStopped),
     ]
 }
 
-#[test]
-fn every_event_reads_back_and_its_kind_is_its_tag() {
+/// An event of each kind.
+fn all() -> Vec<Event> {
     let (timestamp, session_id): (Timestamp, SessionId) =
         ("2026-11-20T10:00:00Z".parse().expect("a time"), "cs_1".parse().expect("an id"));
     let verdict_sha256 = Sha256Hex::of(b"");
@@ -186,80 +208,98 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
     let generation =
         Generation { prompt_sha256: Sha256Hex::of(b"prompt"), settings: Settings::locked("model".into()) };
     let label = Label::Null;
-    let regenerated = Regenerated {
-        session_id: &session_id,
-        tier: Tier::Full,
-        label,
-        path: GatePath::Regen,
-        generation: Some(&generation),
-    };
-    let checked = DivergenceCheck::of(None, &regenerated, timestamp);
+    let regenerated =
+        Regenerated { tier: Tier::Full, label, path: GatePath::Regen, generation: Some(&generation) };
+    let checked = DivergenceCheck::of(None, &regenerated);
     let events = [
         entry("{}"),
-        Event::CrosscheckError {
-            session_id: session_id.clone(),
-            path: GatePath::Submit,
-            level: Severity::Error,
-            cause: "a fault".into(),
+        Event::new(
             timestamp,
-        },
-        Event::RulesEvaluated(RulesEntry::of(&evaluation(), None, timestamp)),
-        Event::RefusalDropped { session_id: session_id.clone(), owner_uid: Some(1001), timestamp },
-        Event::VerdictCached {
-            session_id: session_id.clone(),
-            tier: Tier::Full,
-            verdict_label: Label::Null,
-            verdict_sha256: verdict_sha256.clone(),
-            path: GatePath::CacheWrite,
-            owner_uid: Some(1001),
+            session_id.clone(),
+            EventKind::CrosscheckError {
+                path: GatePath::Submit,
+                level: EventSeverity::Error,
+                cause: "a fault".into(),
+            },
+        ),
+        Event::new(timestamp, None, EventKind::RulesEvaluated(RulesEntry::of(&evaluation(), None))),
+        Event::new(timestamp, session_id.clone(), EventKind::RefusalDropped { owner_uid: Some(1001) }),
+        Event::new(
             timestamp,
-        },
-        Event::VerdictPurged {
-            session_id: session_id.clone(),
-            verdict_sha256: Some(verdict_sha256.clone()),
-            peer,
+            session_id.clone(),
+            EventKind::VerdictCached {
+                tier: Tier::Full,
+                verdict_label: Label::Null,
+                verdict_sha256: verdict_sha256.clone(),
+                path: GatePath::CacheWrite,
+                owner_uid: Some(1001),
+            },
+        ),
+        Event::new(
             timestamp,
-        },
-        Event::RegenAttempted { session_id: session_id.clone(), tier: Tier::Full, generation, timestamp },
+            session_id.clone(),
+            EventKind::VerdictPurged { verdict_sha256: Some(verdict_sha256.clone()), peer },
+        ),
+        Event::new(timestamp, session_id.clone(), EventKind::RegenAttempted { tier: Tier::Full, generation }),
         interaction(&session_id, timestamp),
-        Event::RegenDivergenceCheck(checked),
-        Event::InfrastructureVariance {
-            variance: Variance { regens: 100, diverged: 6, rate: 0.06, escalated: true },
-            threshold: 0.05,
-            level: Severity::Escalation,
+        Event::new(timestamp, session_id.clone(), EventKind::RegenDivergenceCheck(checked)),
+        Event::new(
             timestamp,
-        },
+            None,
+            EventKind::InfrastructureVariance {
+                variance: Variance { regens: 100, diverged: 6, rate: 0.06, escalated: true },
+                threshold: 0.05,
+                level: EventSeverity::Escalation,
+            },
+        ),
     ];
     let mut events = events.to_vec();
     events.extend(about_a_session(&session_id, peer, timestamp));
     events.extend(about_a_mail(&session_id, peer, timestamp));
     let [action, health, recovered, started, stopped] = of_the_daemon(timestamp);
     events.extend([action, health]);
-    events.extend(of_ground::all(peer, timestamp));
-    events.push(of_ground::of_a_query(timestamp));
-    events.extend(of_verification::all(peer));
+    let kinds = [of_ground::all(peer, timestamp), of_verification::all(peer)].concat();
+    events.extend(kinds.into_iter().map(|kind| Event::new(timestamp, None, kind)));
     events.extend([recovered, started, stopped]);
-    let kinds: Vec<_> = events.iter().map(Event::kind).collect();
-    assert_eq!(kinds, Event::KINDS);
+    events
+}
+
+#[test]
+fn every_event_reads_back_and_its_kind_is_its_tag() {
+    let events = all();
+    let names: BTreeSet<_> = events.iter().map(|event| event.kind.name()).collect();
+    assert_eq!(names, EventKind::NAMES.iter().copied().collect());
     for event in events {
         let line = serde_json::to_string(&event).expect("it serializes");
         assert_eq!(serde_json::from_str::<Event>(&line).expect("it reads back"), event);
-        assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind())), "{line}");
-        assert!(line.contains("\"timestamp\":\"2026-11-20T10:00:00Z\""), "{line}");
+        assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind.name())), "{line}");
+        assert!(line.ends_with("\"timestamp\":\"2026-11-20T10:00:00Z\"}"), "{line}");
+        let session_id = match (&event.session_id, event.kind.name()) {
+            (Some(session_id), _) => Some(json!(session_id)),
+            (None, "rules_evaluated") => Some(Value::Null),
+            (None, _) => None,
+        };
+        let fields: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(fields.get("session_id"), session_id.as_ref(), "{line}");
     }
 }
 
 #[test]
 fn operator_change_of_a_circuit_requires_its_entry() {
-    let changed = |peer| Event::OracleHealthChanged {
-        oracle_id: "model".parse().expect("an id"),
-        from: Status::Healthy,
-        to: Status::CircuitOpen,
-        cause: String::new(),
-        consecutive_failures: 0,
-        peer,
-        timestamp: "2026-11-20T10:00:00Z".parse().expect("a time"),
+    let changed = |peer| {
+        Event::new(
+            "2026-11-20T10:00:00Z".parse().expect("a time"),
+            None,
+            EventKind::OracleHealthChanged {
+                oracle_id: "model".parse().expect("an id"),
+                from: Status::Healthy,
+                to: Status::CircuitOpen,
+                cause: String::new(),
+                consecutive_failures: 0,
+                peer,
+            },
+        )
     };
-    assert!(changed(None).holds_uncommitted());
-    assert!(!changed(Some(Peer { uid: 1, gid: 2, pid: None })).holds_uncommitted());
+    assert!(!changed(None).kind.needs_commit());
+    assert!(changed(Some(Peer { uid: 1, gid: 2, pid: None })).kind.needs_commit());
 }

@@ -29,14 +29,12 @@ pub struct WorkflowEntry {
     pub workflow: Box<Workflow>,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A source was asked for a verification: the RFC's `OracleInteractionLog` ("Versioned Oracle Logging"), and beside it how
 /// that ended here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OracleInteraction {
+pub struct SourceAskedEntry {
     /// For which decision.
     pub execution_id: String,
     /// Who was asked.
@@ -65,8 +63,6 @@ pub struct OracleInteraction {
     pub soft_timeout_exceeded: bool,
     /// By which workflow.
     pub workflow_id: WorkflowId,
-    /// When the decision was taken.
-    pub timestamp: Timestamp,
 }
 
 /// A decision was taken.
@@ -86,8 +82,6 @@ pub struct VerificationEntry {
     pub envelope: Box<Envelope>,
     /// Everything that it was decided over.
     pub inputs: Box<Inputs>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A question was put before a person.
@@ -97,8 +91,6 @@ pub struct ReviewEntry {
     pub review_id: String,
     /// All of it.
     pub review: Box<Review>,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A person has decided.
@@ -113,8 +105,6 @@ pub struct ResolutionEntry {
     pub locks: Vec<HumanLock>,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A person has taken back what was decided.
@@ -128,8 +118,6 @@ pub struct RevocationEntry {
     pub locks: Vec<HumanLock>,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A person has closed a review without deciding anything.
@@ -141,8 +129,6 @@ pub struct DismissalEntry {
     pub reason: String,
     /// By whom.
     pub peer: Peer,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// Answers that count for nothing any more were let go.
@@ -150,8 +136,6 @@ pub struct DismissalEntry {
 pub struct KeptRemovedEntry {
     /// How many.
     pub count: u64,
-    /// When.
-    pub timestamp: Timestamp,
 }
 
 /// A resolution out of an entry: serde reads the entry's tag first, and has no text any more in which to look how numbers are
@@ -166,7 +150,7 @@ fn as_logged<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Resolution, D
 #[error(
     "the log does not hold the envelope that was told of the decision {execution_id}: its entry was changed"
 )]
-pub struct Altered {
+pub struct AlteredEntryError {
     /// Which decision.
     pub execution_id: String,
 }
@@ -181,7 +165,6 @@ impl VerificationEntry {
             kind: envelope.kind,
             reasons: envelope.reasons.clone(),
             envelope_sha256: envelope.sha256.clone(),
-            timestamp: envelope.decided_at,
             envelope: Box::new(envelope.clone()),
             inputs: Box::new(inputs),
         }
@@ -191,13 +174,13 @@ impl VerificationEntry {
     ///
     /// # Errors
     /// Where it is not the one that was logged.
-    pub fn told(&self) -> Result<&Envelope, Altered> {
+    pub fn told(&self) -> Result<&Envelope, AlteredEntryError> {
         let envelope = &*self.envelope;
         let is_it = envelope.sha256 == self.envelope_sha256
             && envelope.is_intact()
             && envelope.execution_id == self.execution_id
             && envelope.inputs_sha256 == self.inputs.digest();
-        is_it.then_some(envelope).ok_or_else(|| Altered { execution_id: self.execution_id.clone() })
+        is_it.then_some(envelope).ok_or_else(|| AlteredEntryError { execution_id: self.execution_id.clone() })
     }
 
     /// Whether the decision, taken again over what the entry holds, comes to the same envelope, to the byte.
@@ -207,7 +190,7 @@ impl VerificationEntry {
     }
 }
 
-impl OracleInteraction {
+impl SourceAskedEntry {
     /// The entries for all oracles that were asked for `envelope`, which came of `inputs`, in the workflow's order.
     #[must_use]
     pub fn all(inputs: &Inputs, envelope: &Envelope) -> Vec<Self> {
@@ -250,13 +233,13 @@ impl OracleInteraction {
             response_timestamp: call.ended_at,
             latency_ms: call.latency_ms,
             status,
-            error_code: matches!(status, Status::Timeout | Status::Error).then(|| ended.as_str().to_owned()),
+            error_code: matches!(status, Status::Timeout | Status::Error)
+                .then(|| ended.into_str().to_owned()),
             response_hash: record.and_then(|record| record.evidence_hash.clone()),
             cache_hit: call.cache_hit,
             stale_data_used: outcome.is_some_and(|outcome| outcome.stale),
             soft_timeout_exceeded: call.latency_ms > inputs.workflow.oracle_latency.soft_timeout_ms,
             workflow_id: inputs.workflow.workflow_id.clone(),
-            timestamp: inputs.decided_at,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What becomes of digits that are cut off (seed: `rfc-0002-ground-truth`, `numeric_precision`).
 
-use num_bigint::{BigInt, Sign};
-use num_integer::Integer;
+use num::Integer;
+use num::bigint::{BigInt, Sign};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 

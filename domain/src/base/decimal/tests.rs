@@ -1,5 +1,5 @@
 use super::*;
-use num_rational::Ratio;
+use num::rational::Ratio;
 use proptest::prelude::*;
 
 fn number(text: &str) -> Decimal {

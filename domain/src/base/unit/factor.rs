@@ -1,9 +1,8 @@
 //! The exact factor between two units.
 
 use crate::base::decimal::{Decimal, DecimalError, Rounding, last_place, ten_to};
-use num_bigint::BigInt;
-use num_integer::Integer;
-use num_rational::Ratio;
+use num::rational::Ratio;
+use num::{BigInt, Integer};
 
 /// What a number of one unit is multiplied by to be a number of another: a fraction of whole numbers, more than zero.
 ///

@@ -1,9 +1,9 @@
 //! What a unit comes to in base units, as an exact fraction of whole numbers.
 
 use crate::base::decimal::{Decimal, ten_to};
-use num_bigint::BigInt;
-use num_rational::Ratio;
-use num_traits::One;
+use num::BigInt;
+use num::rational::Ratio;
+use num::traits::One;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

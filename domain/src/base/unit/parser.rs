@@ -4,7 +4,7 @@ use super::measure::Measure;
 use super::table::{ATOMS, Atom, Definition, PREFIXES};
 use super::{CODE_MAX_BYTES, UnitError};
 use crate::base::decimal::Decimal;
-use num_bigint::BigInt;
+use num::BigInt;
 
 /// How deep parentheses may stand in parentheses.
 pub const NESTING_MAX: usize = 8;

@@ -1,6 +1,8 @@
 use super::table::{ATOMS, Definition, PREFIXES};
 use super::*;
 use crate::base::decimal::{DecimalError, Rounding};
+use num::BigInt;
+use num::rational::Ratio;
 use proptest::prelude::*;
 
 fn unit(code: &str) -> Unit {
@@ -151,11 +153,10 @@ const PUBLISHED: &[(&str, &str, &str)] = &[
 fn published_factors_are_these() {
     for (from, to, expected) in PUBLISHED {
         let (above, below) = expected.split_once('/').unwrap_or((expected, "1"));
-        let parts = [above, below]
-            .map(|digits| digits.replace('.', "").parse::<num_bigint::BigInt>().expect("digits"));
+        let parts = [above, below].map(|digits| digits.replace('.', "").parse::<BigInt>().expect("digits"));
         let places = above.split_once('.').map_or(0, |(_, places)| places.len());
         let [above, below] = parts;
-        let ratio = num_rational::Ratio::new(above, below * num_bigint::BigInt::from(10).pow(places as u32));
+        let ratio = Ratio::new(above, below * BigInt::from(10).pow(places as u32));
         assert_eq!(factor(from, to), Factor::new(&ratio), "{from} in {to}");
         assert_eq!(factor(to, from), Factor::new(&ratio.recip()), "{to} in {from}");
     }

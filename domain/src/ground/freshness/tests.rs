@@ -1,6 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
+use strum::VariantArray;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("a time")
@@ -198,7 +199,7 @@ fn every_source_has_a_default_policy_that_is_valid() {
     let axes =
         [bound("population"), sensitive("dose", Some(60)), sensitive("rate", None), limited("price", 60)];
     let mut ages = Vec::new();
-    for frequency in UpdateFrequency::ALL {
+    for &frequency in UpdateFrequency::VARIANTS {
         let policy = FreshnessPolicy::default_of("xx".parse().expect("an id"), frequency, &axes);
         assert_eq!(policy.validate(&axes), Ok(()), "{frequency:?}");
         ages.push(policy.default_max_age_seconds);

@@ -94,5 +94,5 @@ impl Normalizer {
 
 /// What provenance calls a normalizer of an axis.
 fn transformation(axis: &str, kind: NormalizerType) -> String {
-    format!("{axis}:{}", kind.as_str())
+    format!("{axis}:{}", kind.into_str())
 }

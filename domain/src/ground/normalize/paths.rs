@@ -7,6 +7,7 @@ use crate::ground::path::Path;
 use crate::ground::run::RunWarning;
 use std::collections::BTreeSet;
 use std::fmt;
+use strum::IntoStaticStr;
 
 /// The most columns of a header that an error names.
 const COLUMNS_NAMED_MAX: usize = 50;
@@ -25,14 +26,18 @@ pub struct PathUse<'n> {
 }
 
 /// The part of a definition that contains a path.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 enum PathField {
     Mapping,
     Key,
+    #[strum(to_string = "from_unit_field")]
     Unit,
     RequiredFields,
     DeduplicationKey,
+    #[strum(to_string = "valid_time.from_field")]
     ValidFrom,
+    #[strum(to_string = "valid_time.until_field")]
     ValidUntil,
 }
 
@@ -107,29 +112,15 @@ impl PathUse<'_> {
     pub fn unmatched(&self) -> RunWarning {
         RunWarning::UnmatchedPath {
             path: self.path.as_str().to_owned(),
-            field: self.field.as_str().to_owned(),
+            field: self.field.into_str().to_owned(),
             axis: self.axis.map(str::to_owned),
-        }
-    }
-}
-
-impl PathField {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Mapping => "mapping",
-            Self::Key => "key",
-            Self::Unit => "from_unit_field",
-            Self::RequiredFields => "required_fields",
-            Self::DeduplicationKey => "deduplication_key",
-            Self::ValidFrom => "valid_time.from_field",
-            Self::ValidUntil => "valid_time.until_field",
         }
     }
 }
 
 impl fmt::Display for PathUse<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, field) = (self.path.as_str(), self.field.as_str());
+        let (path, field) = (self.path.as_str(), self.field.into_str());
         match self.axis {
             Some(axis) => write!(f, "the {field} `{path}` of axis `{axis}`"),
             None => write!(f, "`{path}` in `{field}`"),

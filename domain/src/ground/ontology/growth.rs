@@ -47,9 +47,9 @@ impl Axis {
     fn change_of(&self, before: &Self) -> Option<String> {
         let unit = |axis: &Self| axis.unit.clone().unwrap_or_else(|| "none".to_owned());
         let parts = [
-            ("type", before.kind.as_str().to_owned(), self.kind.as_str().to_owned()),
+            ("type", before.kind.into_str().to_owned(), self.kind.into_str().to_owned()),
             ("unit", unit(before), unit(self)),
-            ("class", before.class.as_str().to_owned(), self.class.as_str().to_owned()),
+            ("class", before.class.into_str().to_owned(), self.class.into_str().to_owned()),
             ("identity", before.identity.to_string(), self.identity.to_string()),
             ("indexed", before.indexed.to_string(), self.indexed.to_string()),
         ];

@@ -220,7 +220,7 @@ fn piece_of<'o>(within: &str, ontology: &'o Ontology) -> Result<Piece<'o>, Strin
             if !axis.kind.is_numeric() {
                 return Err(format!(
                     "`{{{within}}}`: only a number is told so, and this is a {}",
-                    axis.kind.as_str()
+                    axis.kind.into_str()
                 ));
             }
             Told::Value(figure)

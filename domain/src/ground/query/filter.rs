@@ -10,6 +10,7 @@ use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use strum::IntoStaticStr;
 use utoipa::openapi::schema::{ArrayBuilder, OneOfBuilder};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -49,8 +50,9 @@ fn one_or_several() -> RefOr<Schema> {
 }
 
 /// How values are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Operator {
     /// The same.
     Eq,
@@ -70,24 +72,6 @@ pub enum Operator {
     Contains,
     /// A text in which the pattern matches.
     Regex,
-}
-
-impl Operator {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Eq => "eq",
-            Self::Ne => "ne",
-            Self::Gt => "gt",
-            Self::Gte => "gte",
-            Self::Lt => "lt",
-            Self::Lte => "lte",
-            Self::In => "in",
-            Self::Contains => "contains",
-            Self::Regex => "regex",
-        }
-    }
 }
 
 /// A filter that can be meant. A value that is missing fails every filter, `ne` too.
@@ -127,7 +111,7 @@ impl Filter {
         if (text_only && !matches!(kind, AxisType::String | AxisType::Enum)) || (ordered_only && !is_ordered)
         {
             let wanted = if text_only { "string or enum" } else { "number, integer or date" };
-            let (operator, kind) = (operator.as_str(), kind.as_str());
+            let (operator, kind) = (operator.into_str(), kind.into_str());
             return Err(bad(format!(
                 "`{operator}` compares axes of type {wanted}, and this one is of type {kind}"
             )));
@@ -144,7 +128,7 @@ impl Filter {
             }
             Operator::Contains | Operator::Regex => {
                 let text = asked.value.as_str();
-                let text = text.ok_or_else(|| bad(format!("`{}` takes a text", operator.as_str())))?;
+                let text = text.ok_or_else(|| bad(format!("`{}` takes a text", operator.into_str())))?;
                 if operator == Operator::Contains {
                     With::Text(Box::new(Finder::new(text).into_owned()))
                 } else {
@@ -210,7 +194,7 @@ impl Filter {
     /// It in words.
     #[must_use]
     pub fn in_words(&self) -> String {
-        format!("{} {}", self.path, self.operator.as_str())
+        format!("{} {}", self.path, self.operator.into_str())
     }
 }
 

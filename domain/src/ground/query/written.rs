@@ -69,7 +69,7 @@ pub(crate) fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {
         Json::String(text) => Typed::of_text(text, axis),
         Json::Number(number) => Typed::of_text(&number.to_string(), axis),
         Json::Null | Json::Array(_) | Json::Object(_) => {
-            return Err(format!("a value of type {} is taken", axis.kind.as_str()));
+            return Err(format!("a value of type {} is taken", axis.kind.into_str()));
         }
     };
     typed.map_err(|error| error.to_string())

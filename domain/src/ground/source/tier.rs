@@ -1,11 +1,15 @@
 //! How far sources are trusted.
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
 /// How far a source is trusted. It is declared, not inferred (RFC, "Oracle Trust Hierarchy"); the order is that of trust.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum OracleTier {
     /// Untrusted until validated.
     Unverified,
@@ -18,17 +22,6 @@ pub enum OracleTier {
 }
 
 impl OracleTier {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unverified => "unverified",
-            Self::CrossDomain => "cross_domain",
-            Self::Secondary => "secondary",
-            Self::Primary => "primary",
-        }
-    }
-
     /// The tier below it; the lowest stays.
     #[must_use]
     pub const fn lower(self) -> Self {

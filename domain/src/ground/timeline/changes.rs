@@ -2,10 +2,12 @@
 
 use super::{End, Knowledge, Statement, Version, at};
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// What happened to a version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ChangeKind {
     /// It is new.
     BecameValid,
@@ -21,22 +23,6 @@ pub enum ChangeKind {
     Replaced,
     /// The run that brought it was undone.
     Undone,
-}
-
-impl ChangeKind {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::BecameValid => "became_valid",
-            Self::Superseded => "superseded",
-            Self::Withdrawn => "withdrawn",
-            Self::Expired => "expired",
-            Self::Moved => "moved",
-            Self::Replaced => "replaced",
-            Self::Undone => "undone",
-        }
-    }
 }
 
 /// A version that a run has made or changed.

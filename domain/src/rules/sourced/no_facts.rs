@@ -68,7 +68,7 @@ pub enum NoFacts {
         workflow: WorkflowId,
     },
     /// A decision does not vouch for what was asked.
-    #[error("the decision {execution_id} is {}: only an authoritative one gives facts{}", kind.as_str(), advised(advice.as_ref()))]
+    #[error("the decision {execution_id} is {}: only an authoritative one gives facts{}", kind.into_str(), advised(advice.as_ref()))]
     NotAuthoritative {
         /// Which decision.
         execution_id: String,

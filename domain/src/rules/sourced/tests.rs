@@ -7,6 +7,7 @@ use crate::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
 use crate::verification::tests::support::{answer_of, answers, inputs, ontology as clinic, workflow};
 use crate::verification::{Envelope, EnvelopeKind, decide};
 use serde_json::{Value as Json, json};
+use strum::VariantArray;
 
 fn ontology() -> Ontology {
     let axis =
@@ -97,7 +98,7 @@ fn a_supported_claim_leads_by_its_evidence_to_the_record() {
     let check = check.with_facts_from(vec![source(), source()]);
     assert_eq!(check.facts.len(), 5);
     let evaluation = evaluated(&check, "SRB without Kosovo has 7095383 people. Ice melts");
-    let sourced = evaluation.rules.iter().find(|result| result.rule.as_str() == "RULE-PREC-004").unwrap();
+    let sourced = evaluation.rules.iter().find(|result| result.rule.into_str() == "RULE-PREC-004").unwrap();
     let facts: Vec<_> = sourced.evidence.iter().map(|step| step.output.fact).collect();
     assert_eq!(facts, [Some(2), Some(0)]);
     let named: Vec<_> = evaluation.facts_from.iter().flat_map(FactSource::facts).collect();
@@ -145,9 +146,8 @@ fn a_check_reads_back_with_its_origins() {
 #[test]
 fn the_log_names_origins_and_no_text_and_not_without_bound() {
     let many = FactSource { origins: (0..101).flat_map(|_| source().origins).collect(), ..source() };
-    let at = "2026-11-20T10:00:00Z".parse().unwrap();
     let evaluation = evaluated(&Check::default().with_facts_from(vec![many]), "AUT");
-    let entry = RulesEntry::of(&evaluation, None, at);
+    let entry = RulesEntry::of(&evaluation, None);
     let told = entry.facts_from.clone().unwrap();
     assert_eq!((told.origins.len(), told.origins_omitted), (100, 102));
     let canonical = serde_json_canonicalizer::to_string(&evaluation.facts_from).unwrap();
@@ -156,7 +156,7 @@ fn the_log_names_origins_and_no_text_and_not_without_bound() {
         matches!(&told.origins[1], OriginEntry::Record(record) if record.record_id == "0123456789abcdef-2")
     );
     assert!(!serde_json::to_string(&entry).unwrap().contains("Kosovo"));
-    let plain = RulesEntry::of(&evaluated(&Check::default(), "AUT"), None, at);
+    let plain = RulesEntry::of(&evaluated(&Check::default(), "AUT"), None);
     assert!(!serde_json::to_string(&plain).unwrap().contains("facts_from"));
 }
 
@@ -303,12 +303,13 @@ fn no_other_envelope_gives_any_whatever_it_holds() {
     let contested = envelope("7");
     assert_eq!(contested.kind, EnvelopeKind::HumanReview);
     let believed = envelope("5");
-    for kind in EnvelopeKind::ALL.into_iter().filter(|kind| *kind != EnvelopeKind::Authoritative) {
-        let refused = FactSource::of_envelope(&Envelope { kind, ..believed.clone() }, &doses()).unwrap_err();
+    for kind in EnvelopeKind::VARIANTS.iter().filter(|kind| **kind != EnvelopeKind::Authoritative) {
+        let refused =
+            FactSource::of_envelope(&Envelope { kind: *kind, ..believed.clone() }, &doses()).unwrap_err();
         let told = format!(
             "the decision {} is {}: only an authoritative one gives facts",
             believed.execution_id,
-            kind.as_str()
+            kind.into_str()
         );
         assert!(refused.to_string().starts_with(&told), "{refused}");
     }

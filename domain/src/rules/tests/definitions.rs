@@ -3,6 +3,7 @@
 use super::*;
 use crate::rules::{claims, inflections, notes, parts, plain, quantity, sentences, words};
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 /// The rules that compare Unicode's sentences, or their parts, with facts.
 pub(super) const BY_SENTENCES: [RuleId; 6] =
@@ -14,16 +15,16 @@ fn parameters(rule: RuleId) -> Value {
 
 #[test]
 fn every_definition_is_canonical_and_stands_under_its_own_id() {
-    for rule in RuleId::ALL {
+    for &rule in RuleId::VARIANTS {
         let definition = rule.rule();
         assert_eq!(definition.id, rule);
-        assert_eq!(json!(rule), rule.as_str());
+        assert_eq!(json!(rule), rule.into_str());
         let text = serde_json::to_string(definition).expect("it is JSON");
         let value: Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(text, serde_json_canonicalizer::to_string(&value).expect("it is canonical"));
     }
-    assert!(RuleId::ALL.is_sorted(), "they are applied in the order of their ids");
-    assert!(RuleId::PUBLISHED.iter().all(|rule| RuleId::ALL.contains(rule)));
+    assert!(RuleId::VARIANTS.is_sorted(), "they are applied in the order of their ids");
+    assert!(RuleId::PUBLISHED.iter().all(|rule| RuleId::VARIANTS.contains(rule)));
 }
 
 #[test]

@@ -6,9 +6,10 @@
 //! rule came to its verdict, not what that is.
 
 use super::*;
+use strum::VariantArray;
 
 /// By id: the SHA-256 of the definition, and that of the verdicts and violations on all cases.
-const PINS: [(&str, &str, &str); RuleId::ALL.len()] = [
+const PINS: [(&str, &str, &str); RuleId::VARIANTS.len()] = [
     (
         "RULE-PREC-001",
         "ff81686b19f131b6ba30f80a55b7060b90fd341a41b150f596e13afd0e16214b",
@@ -140,18 +141,22 @@ const LATER: [RuleId; 4] = [RuleId::Prec009, RuleId::Prec010, RuleId::Prec011, R
 fn no_rule_is_another_than_the_one_that_was_published() {
     let [cases, later] = [CASES, LATER_CASES]
         .map(|cases| serde_json::from_str::<Vec<(String, Check)>>(cases).expect("the cases can be read"));
-    let now = RuleId::ALL.map(|rule| {
+    let now = RuleId::VARIANTS.iter().map(|rule| {
         let results: Vec<_> = cases
             .iter()
-            .chain(later.iter().filter(|_| LATER.contains(&rule)))
+            .chain(later.iter().filter(|_| LATER.contains(rule)))
             .map(|(text, check)| {
                 check.validate(&Settings::default()).expect("the check can be made");
-                let result = applied(rule, text, check);
+                let result = applied(*rule, text, check);
                 (result.verdict, result.violations)
             })
             .collect();
-        (rule.as_str(), rule.rule().sha256().to_string(), Sha256Hex::of_json(&results).to_string())
+        (rule.into_str(), rule.rule().sha256().to_string(), Sha256Hex::of_json(&results).to_string())
     });
     let pinned = PINS.map(|(rule, definition, cases)| (rule, definition.to_owned(), cases.to_owned()));
-    assert_eq!(now, pinned, "what is published does not change: see the head of this file");
+    assert_eq!(
+        now.collect::<Vec<_>>(),
+        pinned,
+        "what is published does not change: see the head of this file"
+    );
 }

@@ -3,6 +3,7 @@
 use super::definitions::BY_SENTENCES;
 use super::*;
 use proptest::prelude::*;
+use strum::VariantArray;
 
 fn verdict(rule: RuleId, text: &str, facts: &[&str]) -> Verdict {
     applied(rule, text, &check(facts)).verdict
@@ -219,7 +220,7 @@ proptest! {
     fn no_text_is_too_odd(text in "\\PC{0,40}", fact in "\\PC{0,10}", term in "\\PC{1,5}") {
         let mut all = check(&["and", &fact]);
         all.expected.contradiction_pairs = vec![(term, "x".into())];
-        for rule in RuleId::ALL {
+        for &rule in RuleId::VARIANTS {
             prop_assert_ne!(applied(rule, &text, &all).verdict, Verdict::Error);
         }
     }

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::rules::registry::CheckType;
+use strum::VariantArray;
 
 /// The rules of one check type that let a text with a flaw through or accept a text without one, as `want` says.
 fn rules_with(check_type: CheckType, want: Verdict, text: &str, check: &Check) -> Vec<RuleId> {
     let of_type = |rule: &RuleId| rule.rule().check_type == check_type;
     let wanted = |rule: &RuleId| applied(*rule, text, check).verdict == want;
-    RuleId::ALL.into_iter().filter(of_type).filter(wanted).collect()
+    RuleId::VARIANTS.iter().copied().filter(of_type).filter(wanted).collect()
 }
 
 #[test]

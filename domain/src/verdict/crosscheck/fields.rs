@@ -66,7 +66,9 @@ impl Level {
             | (Self::Strategy, "next_step" | "alternative" | "tests") => Some(Member::Value),
             (Self::Root(tier), "breakdown") if tier >= Tier::Full => Some(Member::Object(Self::Breakdown)),
             (Self::Root(tier), "strategy") if tier >= Tier::Strategy => Some(Member::Object(Self::Strategy)),
-            (Self::Breakdown, name) => Dimension::exactly(name).map(|_| Member::Object(Self::Dimension)),
+            (Self::Breakdown, name) => {
+                name.parse::<Dimension>().ok().map(|_| Member::Object(Self::Dimension))
+            }
             _ => None,
         }
     }

@@ -89,7 +89,7 @@ impl Findings {
     fn verdict(&mut self, root: &Node<'_>) {
         match root.text_at("verdict") {
             None => self.flags.push(Flag::VerdictMissing),
-            Some(word) => match Label::exactly(word) {
+            Some(word) => match word.parse::<Label>().ok() {
                 None => self.flags.push(Flag::VerdictInvalid),
                 Some(label) => {
                     self.label = Some(label);
@@ -126,12 +126,12 @@ impl Findings {
 
     /// Looks at one dimension and hands back its verdict, where that is valid.
     fn dimension(&mut self, breakdown: &Node<'_>, dimension: Dimension) -> Option<Label> {
-        let Some(node) = breakdown.object_at(dimension.as_str()) else {
+        let Some(node) = breakdown.object_at(dimension.into_str()) else {
             self.flags.push(Flag::FieldMissing(FieldPath::Dimension(dimension)));
             return None;
         };
         let word = node.text_at("verdict");
-        let label = word.and_then(Label::exactly);
+        let label = word.and_then(|word| word.parse::<Label>().ok());
         if word.is_none() {
             self.flags.push(Flag::FieldMissing(FieldPath::DimensionVerdict(dimension)));
         } else if label.is_none() {

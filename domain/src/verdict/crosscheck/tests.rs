@@ -53,14 +53,14 @@ fn vc_2_malformed_verdict_is_blocked_as_field_missing() {
 fn vc_3_dimension_conflict_is_detected() {
     let mut verdict = verdict(Tier::Full);
     for dimension in Dimension::ALL {
-        verdict["breakdown"][dimension.as_str()]["verdict"] = json!("RED");
+        verdict["breakdown"][dimension.into_str()]["verdict"] = json!("RED");
     }
     let inspection = inspected(Tier::Full, &verdict);
     assert_eq!((inspection.v_t, inspection.v_r, inspection.e_d), (7.0, 2.0, 0.0));
     assert!(decide(&inspection).approved, "a conflict alone is tolerated: 1 - 0.084/7 is above omega");
     // the worst case: nothing but the contradiction is left of the evidence
     for dimension in Dimension::ALL {
-        verdict["breakdown"][dimension.as_str()]["analysis"] = json!(" ");
+        verdict["breakdown"][dimension.into_str()]["analysis"] = json!(" ");
     }
     verdict["summary"] = json!("");
     let decision = decided(Tier::Full, &verdict);
@@ -79,7 +79,7 @@ fn worked_example_of_a_perfect_quick_verdict_scores_1() {
 fn worked_example_of_dimension_conflicts_passes_at_0_982() {
     let mut verdict = verdict(Tier::Full);
     for dimension in Dimension::ALL {
-        verdict["breakdown"][dimension.as_str()]["verdict"] = json!("RED");
+        verdict["breakdown"][dimension.into_str()]["verdict"] = json!("RED");
     }
     verdict["summary"] = json!("Short.");
     let inspection = inspected(Tier::Full, &verdict);
@@ -117,7 +117,7 @@ fn a_null_verdict_over_a_consistent_breakdown_passes_unflagged() {
     let mut verdict = verdict(Tier::Full);
     verdict["verdict"] = json!("NULL");
     for dimension in Dimension::ALL {
-        verdict["breakdown"][dimension.as_str()]["verdict"] = json!("RED");
+        verdict["breakdown"][dimension.into_str()]["verdict"] = json!("RED");
     }
     let decision = decided(Tier::Full, &verdict);
     assert_eq!((decision.approved, decision.coherence_score), (true, 1.0));
@@ -304,7 +304,7 @@ fn object(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Va
 /// Verdicts of every degree of brokenness.
 fn any_verdict() -> BoxedStrategy<Value> {
     let dimension = || object(vec![("verdict", text().boxed()), ("analysis", text().boxed())]);
-    let mut dimensions: Vec<_> = Dimension::ALL.iter().map(|d| (d.as_str(), dimension())).collect();
+    let mut dimensions: Vec<_> = Dimension::ALL.iter().map(|d| (d.into_str(), dimension())).collect();
     dimensions.push(("Mood", dimension()));
     let test = prop_oneof![text(), Just(json!({"what": "Sell one."}))];
     let tests = prop_oneof![9 => prop::collection::vec(test, 0..5).prop_map(Value::from), 1 => text()];

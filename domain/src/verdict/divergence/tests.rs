@@ -2,19 +2,15 @@ use super::*;
 use crate::base::digest::Sha256Hex;
 use crate::verdict::generation::{Generation, Settings};
 
-fn at() -> Timestamp {
-    "2026-11-20T10:00:00Z".parse().expect("a time")
-}
-
 fn made(prompt: &str, model: &str) -> Generation {
     Generation { prompt_sha256: Sha256Hex::of(prompt.as_bytes()), settings: Settings::locked(model.into()) }
 }
 
 fn check(original: Option<&Original>, label: Label) -> DivergenceCheck {
-    let (session_id, generation) = ("cs_1".parse().expect("an id"), made("prompt", "model"));
+    let generation = made("prompt", "model");
     let (tier, path, generation) = (Tier::Full, GatePath::Regen, Some(&generation));
-    let regenerated = Regenerated { session_id: &session_id, tier, label, path, generation };
-    DivergenceCheck::of(original, &regenerated, at())
+    let regenerated = Regenerated { tier, label, path, generation };
+    DivergenceCheck::of(original, &regenerated)
 }
 
 fn original(label: Label, generation: Option<Generation>) -> Original {
@@ -47,9 +43,9 @@ fn an_entry_has_the_seeds_fields_under_the_seeds_names() {
     assert_eq!(
         entry,
         concat!(
-            r#"{"session_id":"cs_1","tier":"full","original_verdict":"GREEN","regen_verdict":"RED","#,
+            r#"{"tier":"full","original_verdict":"GREEN","regen_verdict":"RED","#,
             r#""top_level_match":false,"divergence_level":"significant","skipped":false,"path":"regen","#,
-            r#""prompt_changed":false,"settings_changed":false,"timestamp":"2026-11-20T10:00:00Z"}"#
+            r#""prompt_changed":false,"settings_changed":false}"#
         )
     );
     let back: DivergenceCheck = serde_json::from_str(&entry).expect("it reads back");
@@ -144,7 +140,7 @@ fn the_table_counts_each_pair_of_verdicts() {
     }
     let counted: Vec<_> = table.cells.iter().filter(|cell| cell.count > 0).collect();
     let pairs: Vec<_> =
-        counted.iter().map(|c| (c.original_verdict.as_str(), c.regen_verdict.as_str(), c.count)).collect();
+        counted.iter().map(|c| (c.original_verdict.as_str(), c.regen_verdict.into_str(), c.count)).collect();
     assert_eq!(
         pairs,
         [("GREEN", "GREEN", 1), ("GREEN", "RED", 2), ("AMBER", "RED", 1), ("UNKNOWN", "NULL", 1)]

@@ -5,10 +5,12 @@ use super::ERROR_MAX_CHARS;
 use crate::verdict::oracle::OracleId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// The status of an oracle, in the seed's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Status {
     /// It answers.
     Healthy,
@@ -23,17 +25,6 @@ pub enum Status {
 impl Status {
     /// All of them, the best first.
     pub const ALL: [Self; 4] = [Self::Healthy, Self::Degraded, Self::Unhealthy, Self::CircuitOpen];
-
-    /// The status' name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Degraded => "degraded",
-            Self::Unhealthy => "unhealthy",
-            Self::CircuitOpen => "circuit_open",
-        }
-    }
 }
 
 /// The health of an oracle: the seed's fields, then fields for operators.

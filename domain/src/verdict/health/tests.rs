@@ -350,7 +350,7 @@ fn a_status_has_the_seeds_fields_under_the_seeds_names() {
     );
     assert_eq!(serde_json::from_str::<HealthStatus>(&text).expect("it reads back"), page);
     for status in Status::ALL {
-        assert_eq!(serde_json::to_value(status).expect("it serializes"), status.as_str());
+        assert_eq!(serde_json::to_value(status).expect("it serializes"), status.into_str());
     }
 }
 

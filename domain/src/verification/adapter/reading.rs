@@ -251,7 +251,7 @@ impl Ready {
     /// Why a record is not taken, or what is noted of it: by which rule, where as far as that is the adapter's own word, and which
     /// bound it breaks. Of a group its axis is told, since the keys are the answer's.
     fn told(&self, rejection: &Rejection) -> String {
-        let rule = rejection.rule.as_str();
+        let rule = rejection.rule.into_str();
         let ours = rejection.place.as_ref().and_then(|place| {
             let axis = self.ontology().axis(place).map(|axis| axis.axis.as_str());
             axis.or_else(|| self.adapter.required_fields.contains(place).then_some(place))

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use strum::IntoStaticStr;
 
 /// The most keys of a source: those of now, and those that come next.
 const KEYS_MAX: usize = 8;
@@ -98,7 +99,8 @@ pub enum Curve {
 }
 
 /// The algorithms that are taken, one for each type of key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Algorithm {
     /// Ed25519 (RFC 8037).
     EdDSA,
@@ -139,18 +141,6 @@ pub enum KeyMaterial {
         /// The exponent.
         exponent: Vec<u8>,
     },
-}
-
-impl Algorithm {
-    /// Its name, as it stands in a signature's header.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::EdDSA => "EdDSA",
-            Self::ES256 => "ES256",
-            Self::RS256 => "RS256",
-        }
-    }
 }
 
 impl PublicKey {
@@ -203,7 +193,7 @@ impl SignaturePolicy {
             if jwk.alg.is_some_and(|alg| alg != key.algorithm()) {
                 return Err(fault(&format!(
                     "its `alg` is not that of its type, {}",
-                    key.algorithm().as_str()
+                    key.algorithm().into_str()
                 )));
             }
             if matches!(self, Self::Ed25519 { .. }) && key.algorithm() != Algorithm::EdDSA {
@@ -225,8 +215,9 @@ impl Jwk {
             }
             (KeyType::Ec, Some(Curve::P256), Some(x), Some(y), None, None) => {
                 let (x, y) = (coordinate(x)?, coordinate(y)?);
-                check_p256(&x, &y)?;
-                Ok(KeyMaterial::P256([&[4], x.as_slice(), &y].concat()))
+                let point = [&[4], x.as_slice(), &y].concat();
+                check_p256(&point)?;
+                Ok(KeyMaterial::P256(point))
             }
             (KeyType::Rsa, None, None, None, Some(n), Some(e)) => {
                 let modulus = bytes(n)?;

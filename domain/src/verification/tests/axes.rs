@@ -353,7 +353,7 @@ fn call_that_was_not_awaited_is_no_timeout() {
         (&envelope["kind"], &envelope["candidates"][1]["outcome"]),
         (&json!("authoritative"), &json!("not_awaited"))
     );
-    let logged = crate::audit::event::verification::OracleInteraction::all(&inputs, &decide(&inputs));
+    let logged = crate::audit::event::verification::SourceAskedEntry::all(&inputs, &decide(&inputs));
     let logged = serde_json::to_value(&logged[1]).expect("it serializes");
     assert_ne!(logged["status"], "timeout");
     assert_eq!(logged["error_code"], "not_awaited");

@@ -8,6 +8,7 @@ use crate::verification::workflow::Strategy as Settling;
 use crate::verification::{Call, Cut, Envelope, EnvelopeKind, Inputs, Reply, decide};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
+use strum::VariantArray;
 
 const STALE: [StaleBehavior; 5] = [
     StaleBehavior::ServeStaleSilent,
@@ -59,7 +60,7 @@ fn oracle() -> impl Strategy<Value = Oracle> {
 }
 
 fn settings() -> impl Strategy<Value = Json> {
-    let strategy = || prop::sample::select(&Settling::ALL[..]);
+    let strategy = || prop::sample::select(Settling::VARIANTS);
     let threshold = prop::option::weighted(0.3, 1..30_u32);
     let human = prop::bool::weighted(0.1);
     let mode = prop_oneof![7 => Just("INLINE"), 1 => Just("ASYNC"), 1 => Just("NON_AUTHORITATIVE_ONLY")];

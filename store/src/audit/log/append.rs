@@ -70,7 +70,7 @@ pub(crate) fn put(
 ) {
     let begin = lines.len();
     for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
-        tip.latest_time_us = tip.latest_time_us.max(event.timestamp().as_microsecond());
+        tip.latest_time_us = tip.latest_time_us.max(event.timestamp.as_microsecond());
         append_line(lines, seq, event, entries.callers.of(index));
     }
     let text = lines.get(begin..).unwrap_or_default();
@@ -91,20 +91,21 @@ pub(crate) fn put(
 fn index(batch: &mut sled::Batch, entries: Entries<'_>, last_seq: u64, block: u64, tip: &mut Tip) {
     let (mut session_before, mut execution_before) = (None, None);
     for event in entries.events {
-        let session_id = event.session_id();
+        let session_id = event.session_id.as_ref();
         if let Some(session_id) = session_id.filter(|_| session_id != session_before) {
             if !(entries.stores_session)(session_id) {
                 index_session(batch, session_id.as_str().as_bytes(), last_seq);
             }
             session_before = Some(session_id);
         }
-        let execution_id = event.execution_id();
+        let execution_id = event.kind.execution_id();
         if let Some(execution_id) = execution_id.filter(|_| execution_id != execution_before) {
             batch.insert([&by_execution(execution_id)[..], &last_seq.to_be_bytes()].concat(), Vec::new());
             execution_before = Some(execution_id);
         }
-        if tip.indexed.insert(event.kind(), block) != Some(block) {
-            batch.insert([&by_event(event.kind())[..], &block.to_be_bytes()].concat(), Vec::new());
+        let kind = event.kind.name();
+        if tip.indexed.insert(kind, block) != Some(block) {
+            batch.insert([&by_event(kind)[..], &block.to_be_bytes()].concat(), Vec::new());
         }
     }
 }

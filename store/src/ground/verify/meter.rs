@@ -1,21 +1,12 @@
 //! The progress of a check of a source, and whether the check continues.
 
 use crate::base::error::StoreError;
-use serde::{Deserialize, Serialize};
+use oracled_domain::ground::check::CheckProgress;
 
 /// The most steps between two calls of `proceed`.
 const STEPS_MAX: u32 = 512;
 /// The bytes after which `proceed` is called.
 const BYTES_MAX: u64 = 256 * 1024;
-
-/// The progress of a check of a source.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckProgress {
-    /// Bytes read so far.
-    pub bytes_read: u64,
-    /// All bytes to read: those of the files of facts twice, and those of the uncompressed payloads.
-    pub bytes: u64,
-}
 
 /// Counts the bytes that a check reads, and asks the caller at intervals whether to continue.
 pub struct Meter<'p> {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use oracled_domain::audit::event::{QueryEntry, ReadKind, ReadOutcome};
 use oracled_domain::ground::freshness::Answer;
 use oracled_domain::ground::query::QueryRequest;
-use oracled_domain::{Caller, Event, Peer, Sha256Hex};
+use oracled_domain::{Caller, Event, EventKind, Peer, Sha256Hex};
 use serde_json::json;
 use std::io;
 use std::sync::Arc;
@@ -75,18 +75,21 @@ fn entry(fact: &Fact, at: i64, records: usize, asked_at: Instant) -> Event {
         "point_in_time": point_in_time,
     });
     let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
-    Event::SourceQueried(QueryEntry {
-        read: ReadKind::Query,
-        oracle_id: Some(SOURCE.parse().expect("it is an id")),
-        query_id: Some(format!("q-{at}-{}", fact.year)),
-        request_sha256: Sha256Hex::of_canonical_json(&request),
-        point_in_time: Some(point_in_time),
-        known_at: Some(point_in_time),
-        outcome: ReadOutcome::Answered,
-        data_version: Some("2023".into()),
-        records_returned: records as u64,
-        freshness: Some(Answer::Serve),
-        latency_ms: asked_at.elapsed().as_secs_f64() * 1e3,
-        timestamp: point_in_time,
-    })
+    Event::new(
+        point_in_time,
+        None,
+        EventKind::SourceQueried(QueryEntry {
+            read: ReadKind::Query,
+            oracle_id: Some(SOURCE.parse().expect("it is an id")),
+            query_id: Some(format!("q-{at}-{}", fact.year)),
+            request_sha256: Sha256Hex::of_canonical_json(&request),
+            point_in_time: Some(point_in_time),
+            known_at: Some(point_in_time),
+            outcome: ReadOutcome::Answered,
+            data_version: Some("2023".into()),
+            records_returned: records as u64,
+            freshness: Some(Answer::Serve),
+            latency_ms: asked_at.elapsed().as_secs_f64() * 1e3,
+        }),
+    )
 }

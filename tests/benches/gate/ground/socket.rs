@@ -8,7 +8,7 @@ use crate::read::{Side, all_latencies};
 use crate::table::{Row, Table, cpu_each, median, per_second};
 use crate::{CONNECTIONS, Effort};
 use jiff::Timestamp;
-use oracled::client::Client;
+use oracled_api::base::client::Client;
 use oracled_tests::World;
 use serde_json::{Value, json};
 use std::io;

@@ -1,8 +1,10 @@
 //! Columns and fields that the definition names and the payload lacks, and the other way round.
 
 use super::*;
-use crate::ground::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::run::{AxisFill, Run, RunWarning};
+use oracled_domain::ground::source::Registration;
 use serde_json::{Value as Json, json};
 
 /// The shape of the ECB's `eurofxref-hist.csv`: each line ends in a delimiter.
@@ -14,22 +16,17 @@ async fn rates(system: &System, format: &Json, usd_from: &str, jpy_from: &str) -
     let day = json!({"axis": "day", "type": "date", "identity": true, "class": "measured", "description": "Its day"});
     let axes = json!([day, rate("usd", "{USD}/{EUR}"), rate("jpy", "{JPY}/{EUR}")]);
     let ontology = json!({"ontology_id": "rates", "version": "1", "axes": axes});
-    let ontology = serde_json::from_value(ontology).expect("an ontology");
-    system
-        .registry
-        .ask(RegisterOntology { ontology, peer: PEER })
-        .await
-        .expect("it answers")
-        .expect("it is new");
+    let ontology: Ontology = serde_json::from_value(ontology).expect("an ontology");
+    system.registry.register(&ontology, PEER).await.expect("it is new");
     let registration = json!({
         "oracle_id": "ecb-rates", "oracle_name": "Euro reference rates", "upstream_authority": "ECB",
         "upstream_url": "https://ecb.example", "data_license": "free", "domain": "finance", "query_contract": "rates",
         "oracle_tier": "primary", "ontology": {"ontology_id": "rates", "version": "1"},
         "axes_provided": ["day", "usd", "jpy"], "update_frequency": "daily", "adapter_id": "store",
     });
-    let registration = serde_json::from_value(registration).expect("a source");
-    let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
-    registered.expect("it answers").expect("it is new");
+    let registration: Registration = serde_json::from_value(registration).expect("a source");
+    let registered = system.registry.register(&registration, PEER).await;
+    registered.expect("it is new");
     let mapping = |field: &str, axis: &str| json!({"source_field": field, "target_axis": axis, "cardinality": "one_to_one", "required": axis == "day"});
     let definition = json!({
         "pipeline": {
@@ -45,9 +42,9 @@ async fn rates(system: &System, format: &Json, usd_from: &str, jpy_from: &str) -
             "axis_mappings": [mapping("Date", "day"), mapping(usd_from, "usd"), mapping(jpy_from, "jpy")],
         },
     });
-    let definition = serde_json::from_value(definition).expect("a pipeline");
-    let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered").document.pipeline_id
+    let definition: Definition = serde_json::from_value(definition).expect("a pipeline");
+    let registered = system.registry.register(&definition, PEER).await;
+    registered.expect("it is registered").document.pipeline_id
 }
 
 /// How many records filled each axis, and their share.

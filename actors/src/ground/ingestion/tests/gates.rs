@@ -1,7 +1,7 @@
 //! Releases that break a gate, and the operators' decisions about them.
 
 use super::*;
-use crate::ground::registry::{RegisterSource, Review, ReviewSource};
+use crate::ground::registry::Review;
 use crate::testing::ground::{gallery_pipeline, register_pipeline};
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer, QueryRequest};
 use oracled_domain::ground::run::GateBreach;
@@ -13,8 +13,7 @@ async fn hundred(system: &System) -> PipelineId {
     let pipeline_id = register_pipeline(system, gallery_pipeline()).await;
     let run = ingested(system, &pipeline_id, &rows(0..100, "1"), "2020-04-14").await;
     assert_eq!(run.state, RunState::Completed, "{run:?}");
-    let review = ReviewSource { oracle_id: run.oracle_id, review: Review::Approve, peer: PEER };
-    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+    system.registry.review(&run.oracle_id, Review::Approve, PEER).await.expect("it is approved");
     pipeline_id
 }
 
@@ -167,7 +166,7 @@ fn snapshot_with_unidentified_rejects_withdraws_nothing() {
         let payload = rows(0..99, "1").replacen("ABW,1900", "ABW,19O0", 1) + &more;
         let run = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!((run.state, run.counts.unidentified), (RunState::Completed, 1), "{run:?}");
-        assert_eq!(run.counts.changes.get(ChangeKind::Withdrawn.as_str()), None);
+        assert_eq!(run.counts.changes.get(ChangeKind::Withdrawn.into_str()), None);
         let answer = all(&system, None).await.response;
         let [_, warning] = &answer.warnings[..] else { panic!("{:?}", answer.warnings) };
         assert!(warning.contains("2023-05-04") && warning.contains("without an identity"), "{warning}");
@@ -200,7 +199,7 @@ fn undo_takes_a_run_back_for_questions_from_then_on() {
         let known = time.clock().now();
         time.turn(60);
         let undone = undo(&system, &bad).await.expect("it is in force");
-        assert_eq!(undone.counts.changes.get(ChangeKind::Undone.as_str()), Some(&98), "{undone:?}");
+        assert_eq!(undone.counts.changes.get(ChangeKind::Undone.into_str()), Some(&98), "{undone:?}");
         let now = all(&system, None).await.response;
         assert_eq!((&now.records, now.query_metadata.data_version.as_str()), (&before, "2020-04-14"));
         assert_eq!(state(&system).entry.current_version, "2020-04-14");
@@ -215,7 +214,7 @@ fn undo_takes_a_run_back_for_questions_from_then_on() {
         assert_eq!(feed.changes.iter().filter(|change| change.kind == ChangeKind::Undone).count(), 98);
         let record_id = with_it.records[0].record_id.clone();
         let record = system.queries.record(&record_id).await.expect("it is there");
-        assert_eq!(record.standing, crate::ground::queries::RecordStanding::Undone);
+        assert_eq!(record.standing, oracled_domain::ground::query::answer::RecordStanding::Undone);
 
         time.turn(60);
         undo(&system, &undone).await.expect("an undo can be undone");
@@ -246,8 +245,11 @@ fn later_release_does_not_change_what_an_earlier_one_ended() {
         let pipeline_id = hundred(&system).await;
         let (trigger, detail) = (InvalidationCause::Manual, String::new());
         let oracle_id = "world-bank-population".parse().expect("an id");
-        let invalidate = Invalidate { oracle_id, trigger, detail, peer: PEER };
-        system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+        system
+            .registry
+            .invalidate(Invalidation { oracle_id, trigger, detail, peer: PEER })
+            .await
+            .expect("it is stale");
         time.turn(20 * 86_400);
         // the later release comes first
         ingested(&system, &pipeline_id, &rows(0..100, "2"), "2026-12-05").await;
@@ -269,8 +271,11 @@ fn undo_of_the_run_that_ended_an_invalidation_restores_it() {
         time.turn(60);
         let (trigger, detail) = (InvalidationCause::Manual, String::new());
         let oracle_id = "world-bank-population".parse().expect("an id");
-        let invalidate = Invalidate { oracle_id, trigger, detail, peer: PEER };
-        system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+        system
+            .registry
+            .invalidate(Invalidation { oracle_id, trigger, detail, peer: PEER })
+            .await
+            .expect("it is stale");
         time.turn(60);
         let bad = ingested(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
         assert_eq!(state(&system).stale_since(), None);
@@ -316,8 +321,7 @@ fn ontology_of_a_source_with_a_held_or_undone_run_stays() {
         assert_eq!(held.state, RunState::Failed, "{held:?}");
         let mut registration = state(&system).entry.registration;
         registration.snapshot = !registration.snapshot;
-        let register = RegisterSource { registration: Box::new(registration), peer: PEER };
-        let refused = system.registry.ask(register).await.expect("it answers");
+        let refused = system.registry.register(&*Box::new(registration), PEER).await;
         assert!(refused.is_err(), "{refused:?}");
     });
 }

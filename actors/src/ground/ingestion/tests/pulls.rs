@@ -1,8 +1,6 @@
 use super::*;
 use crate::ground::queries::QueryError;
-use crate::ground::registry::{
-    Invalidate, RegisterPipeline, RegistryError, Review, ReviewSource, SetFreshness, policy_of,
-};
+use crate::ground::registry::{Invalidation, RegistryError, Review, policy_of};
 use crate::testing::ground::{PEER, open_pipeline};
 use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::StaleBehavior;
@@ -92,7 +90,7 @@ fn pulled_by(method: Method, endpoint: Option<String>, schedule: Option<&str>) -
 }
 
 async fn registered(system: &System, definition: Box<Definition>) -> Result<PipelineId, RegistryError> {
-    let told = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await.expect("it answers");
+    let told = system.registry.register(&*definition, PEER).await;
     told.map(|registered| registered.document.pipeline_id)
 }
 
@@ -336,14 +334,13 @@ async fn strict(system: &System, endpoint: &str) -> (SourceId, PipelineId) {
     let pipeline_id = registered(system, definition).await.expect("it is registered");
     ingested(system, &pipeline_id, OLD, "2020-04-14").await;
     let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
-    let review = ReviewSource { oracle_id: oracle_id.clone(), review: Review::Approve, peer: PEER };
-    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+    system.registry.review(&oracle_id.clone(), Review::Approve, PEER).await.expect("it is approved");
     let view = system.store.view(&oracle_id).expect("it opens").expect("it is there");
     let mut policy = policy_of(&view.state, &view.ontology);
     policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
     policy.default_max_age_seconds = 86_400;
-    let set = system.registry.ask(SetFreshness { policy, peer: PEER }).await;
-    set.expect("it answers").expect("it is set");
+    let set = system.registry.register(&policy, PEER).await;
+    set.expect("it is set");
     (oracle_id, pipeline_id)
 }
 
@@ -357,8 +354,11 @@ async fn queried(system: &System, oracle_id: &SourceId) -> Result<String, QueryE
 /// Declares what a source has said stale.
 async fn invalidated(system: &System, oracle_id: &SourceId) {
     let (trigger, detail) = (InvalidationCause::Manual, "they have told us".to_owned());
-    let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER };
-    system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+    system
+        .registry
+        .invalidate(Invalidation { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER })
+        .await
+        .expect("it is stale");
 }
 
 #[test]

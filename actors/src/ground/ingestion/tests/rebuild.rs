@@ -1,5 +1,4 @@
 use super::*;
-use crate::ground::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
 use crate::testing::ground::open_pipeline;
 use crate::testing::ground::{PEER, document};
 use oracled_domain::ground::axis::Axis;
@@ -69,14 +68,14 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         ontology.version = "2".into();
         let name = ontology.axes.iter().find(|axis| axis.axis == "area_name").expect("it is there").clone();
         ontology.axes.push(Axis { axis: "former_name".into(), ..name });
-        let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
-        registered.expect("it answers").expect("it is registered");
+        let registered = system.registry.register(&ontology, PEER).await;
+        registered.expect("it is registered");
         let mut registration: Box<Registration> =
             document(include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json"));
         registration.ontology.version = "2".into();
         registration.axes_provided.retain(|axis| axis != "area_name");
-        let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
-        registered.expect("it answers").expect("it is registered");
+        let registered = system.registry.register(&*registration, PEER).await;
+        registered.expect("it is registered");
 
         let paths = damaged(&world);
         fs::remove_file(&paths[1]).expect("it is there");
@@ -146,8 +145,8 @@ fn a_payload_that_was_not_to_be_kept_keeps_a_source_from_being_rebuilt() {
         population(system).await;
         let mut definition = open_pipeline();
         definition.pipeline.audit.log_raw_input = false;
-        let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
-        let pipeline_id = registered.expect("it answers").expect("it is registered").document.pipeline_id;
+        let registered = system.registry.register(&*definition, PEER).await;
+        let pipeline_id = registered.expect("it is registered").document.pipeline_id;
         let run = ingested(system, &pipeline_id, OLD, "2020-04-14").await;
         // the payload is removed after the run has become visible
         while system.store.files().has_archived(&run.input.raw_sha256) {

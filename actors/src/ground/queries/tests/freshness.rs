@@ -9,8 +9,7 @@ pub(super) async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolic
     let view = system.store.view(&source()).expect("it opens").expect("it is there");
     let mut policy = policy_of(&view.state, &view.ontology);
     change(&mut policy);
-    let set = SetFreshness { policy, peer: PEER };
-    system.registry.ask(set).await.expect("it answers").expect("it is set");
+    system.registry.register(&policy, PEER).await.expect("it is set");
 }
 
 /// That what the source says of `axis` may be a minute old, and what becomes of it then.
@@ -84,8 +83,7 @@ fn a_page_is_as_fresh_as_it_is_when_it_is_asked_for() {
 fn before_the_first_release_nothing_has_an_age_and_nothing_is_fresh() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
         let axes = vec!["population".to_owned(), "area_name".to_owned()];
         let now = QueryRequest { axes_requested: axes.clone(), ..request(&[]) };
         let at = |time: &str| Some(time.parse().expect("a time"));
@@ -169,8 +167,7 @@ fn a_record_by_its_id_is_given_as_its_policy_lets_it_pass() {
             assert_eq!(gone.freshness.policy.axes[0].age_seconds, Some(1115 * 86_400), "from 2020 to 2023");
         }
         let review = Review::Deprecate(time.clock().now() + Duration::from_secs(100 * 86_400));
-        let review = ReviewSource { oracle_id: source(), review, peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is deprecated");
+        system.registry.review(&source(), review, PEER).await.expect("it is deprecated");
         let warned = record(&superseded).await.expect("it is there").warnings;
         assert!(warned.iter().any(|warning| warning.contains("deprecated")), "{warned:?}");
     });
@@ -182,13 +179,16 @@ fn source_declared_stale_stays_stale_after_the_clock_is_set_back() {
         two_releases(&system).await;
         ingested(&system, &"world-bank-population".parse().expect("an id"), NEW, "2026-11-20").await;
         let (trigger, detail) = (InvalidationCause::Manual, "it is wrong".to_owned());
-        let invalidate = Invalidate { oracle_id: source(), trigger, detail, peer: PEER };
         let is_stale = async || {
             let answer = asked(&system, request(&[])).await.expect("it answers with a warning");
             answer.response.query_metadata.freshness.policy.axes.iter().all(|axis| axis.stale)
         };
         assert!(!is_stale().await);
-        system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+        system
+            .registry
+            .invalidate(Invalidation { oracle_id: source(), trigger, detail, peer: PEER })
+            .await
+            .expect("it is stale");
         assert!(is_stale().await);
         time.turn(-3600);
         assert!(is_stale().await);

@@ -55,8 +55,7 @@ fn later_release_changes_no_answer_about_an_earlier_time() {
     let result = runner.run(&strategy, |(releases, year, later, behavior)| {
         with_world(|World { system, .. }| async move {
             let pipeline_id = population(&system).await;
-            let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-            system.registry.ask(review).await.expect("it answers").expect("it is approved");
+            system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
             let behaviors =
                 [StaleBehavior::FailClosed, StaleBehavior::ServeStaleWithWarning, StaleBehavior::DegradeTier];
             set(&system, |policy| {

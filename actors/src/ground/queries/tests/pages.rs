@@ -14,8 +14,7 @@ async fn of_one_thing(system: &System, records: usize) {
     let rows: String = (1..=records).map(|value| format!("Aruba,ABW,1960,{value}\n")).collect();
     let payload = format!("Country Name,Country Code,Year,Value\n{rows}Zambia,ZMB,1960,3119430\n");
     ingested(system, &pipeline_id, &payload, "2023-05-04").await;
-    let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
-    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+    system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
 }
 
 async fn page(system: &System, area: &str, max_results: usize) -> Result<Page, QueryError> {

@@ -1,14 +1,9 @@
 //! Two administrators at the same moment: each decides over what there is before the other has committed.
 
 use super::*;
-use crate::testing::NobodyLive;
 use crate::verification::tests::support::{registration, source, source_id, workflow_over};
 use crate::verification::tests::upstream::adapter_of;
 use oracled_domain::verification::Workflow;
-
-fn desk(system: &System) -> Desk {
-    Desk { store: system.store.clone(), log: system.log.clone(), clock: system.clock.clone() }
-}
 
 /// Commits one decision, and sees the other one, which was taken over the same, come too late.
 async fn commits_one<A, B>(system: &System, one: Decided<A>, other: Decided<B>) {
@@ -19,14 +14,11 @@ async fn commits_one<A, B>(system: &System, one: Decided<A>, other: Decided<B>) 
 }
 
 async fn registers_source(system: &System, registration: &Registration) -> Result<(), RegistryError> {
-    let registration = Box::new(registration.clone());
-    let message = RegisterSource { registration, peer: PEER };
-    system.registry.ask(message).await.expect("it answers").map(drop)
+    system.registry.register(registration, PEER).await.map(drop)
 }
 
 async fn registers_workflow(system: &System, workflow: &Workflow) -> Result<(), RegistryError> {
-    let message = RegisterWorkflow { workflow: Box::new(workflow.clone()), peer: PEER };
-    system.registry.ask(message).await.expect("it answers").map(drop)
+    system.registry.register(workflow, PEER).await.map(drop)
 }
 
 /// A source that does not tell how many people live anywhere any more.
@@ -38,12 +30,12 @@ fn without_people(oracle_id: &str, mut settings: Json) -> Registration {
 #[test]
 fn workflow_and_a_source_dropping_its_axis_are_serialized() {
     with_world(|World { system, .. }| async move {
-        let desk = desk(&system);
+        let registry = &system.registry;
         let decide = |oracle_id, workflow_id: &str| {
             let after = without_people(oracle_id, json!({}));
             let workflow = workflow_over(&[oracle_id], json!({"workflow_id": workflow_id}));
-            let source = desk.decide_source(&after, PEER).expect("no workflow needs it");
-            let over_it = desk.decide_workflow(&workflow, PEER).expect("it still provides it");
+            let source = after.decide(registry, PEER).expect("no workflow needs it");
+            let over_it = workflow.decide(registry, PEER).expect("it still provides it");
             (after, workflow, source, over_it)
         };
         for oracle_id in ["office-a", "office-b"] {
@@ -71,7 +63,7 @@ fn workflow_and_a_source_dropping_its_axis_are_serialized() {
 #[test]
 fn of_two_sources_that_a_workflow_needs_only_one_can_lose_trust() {
     with_world(|World { system, .. }| async move {
-        let desk = desk(&system);
+        let registry = &system.registry;
         for oracle_id in ["office-a", "office-b"] {
             source(&system, oracle_id, json!({})).await;
         }
@@ -79,7 +71,7 @@ fn of_two_sources_that_a_workflow_needs_only_one_can_lose_trust() {
         registers_workflow(&system, &workflow).await.expect("it works");
         let [a, b] =
             ["office-a", "office-b"].map(|id| registration(id, json!({"oracle_tier": "unverified"})));
-        let [one, other] = [&a, &b].map(|after| desk.decide_source(after, PEER).expect("there is another"));
+        let [one, other] = [&a, &b].map(|after| after.decide(registry, PEER).expect("there is another"));
         commits_one(&system, one, other).await;
         let refused = registers_source(&system, &b).await;
         assert!(matches!(refused, Err(RegistryError::WorkflowKept { .. })), "{refused:?}");
@@ -90,13 +82,13 @@ fn of_two_sources_that_a_workflow_needs_only_one_can_lose_trust() {
 #[test]
 fn adapter_and_a_source_dropping_what_it_reads_are_serialized() {
     with_world(|World { system, .. }| async move {
-        let desk = desk(&system);
+        let registry = &system.registry;
         let live = json!({"adapter_id": "http"});
         let decide = |oracle_id| {
             let (after, adapter) =
                 (without_people(oracle_id, live.clone()), adapter_of(oracle_id, json!({})));
-            let source = desk.decide_source(&after, PEER).expect("it has no adapter");
-            let of_it = desk.decide_adapter(&adapter, PEER, &NobodyLive).expect("it still provides it");
+            let source = after.decide(registry, PEER).expect("it has no adapter");
+            let of_it = adapter.decide(registry, PEER).expect("it still provides it");
             (after, adapter, source, of_it)
         };
         for oracle_id in ["live-a", "live-b"] {
@@ -109,8 +101,7 @@ fn adapter_and_a_source_dropping_what_it_reads_are_serialized() {
 
         let (_, adapter, source, of_it) = decide("live-b");
         commits_one(&system, source, of_it).await;
-        let message = RegisterAdapter { adapter: Box::new(adapter), peer: PEER };
-        let refused = system.registry.ask(message).await.expect("it answers");
+        let refused = system.registry.register(&adapter, PEER).await;
         assert!(matches!(refused, Err(RegistryError::Adapter(_))), "{refused:?}");
         assert!(system.store.adapter(&source_id("live-b")).expect("it is read").is_none());
     });

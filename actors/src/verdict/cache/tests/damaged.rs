@@ -7,12 +7,11 @@ use crate::verdict::notifier::DropMail;
 /// Replaces the text of the cached verdict of `cs_1` but not its session, and queues it as a mail.
 async fn damage(system: &System) {
     let mail = mail_of(MailKind::Verdict, Tier::Quick, &verdict(Label::Amber), None);
-    let event = Event::MailQueued {
-        mail_id: mail.standing.mail_id.clone(),
-        session_id: id("cs_1"),
-        kind: MailKind::Verdict,
-        timestamp: system.clock.now(),
-    };
+    let event = Event::new(
+        system.clock.now(),
+        id("cs_1"),
+        EventKind::MailQueued { mail_id: mail.standing.mail_id.clone(), kind: MailKind::Verdict },
+    );
     let writes = vec![Write::PutVerdict(Arc::clone(&mail.delivery)), Write::PutMail(mail.into())];
     let record = Record { events: vec![event], writes, ..Record::default() };
     system.log.commit(record).await.expect("it is committed");

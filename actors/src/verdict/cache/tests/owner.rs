@@ -45,7 +45,7 @@ fn delivery_by_another_uid_to_a_registered_session_is_a_mismatch() {
         for path in [GatePath::Submit, GatePath::Generate, GatePath::CacheWrite] {
             let message = judge("cs_1", GOOD, path);
             let outcome = by(OTHER, judged(&system, message)).await;
-            assert!(matches!(outcome, Outcome::Mismatch(Mismatch::Owner)), "{outcome:?}");
+            assert!(matches!(outcome, SubmissionOutcome::Mismatch(Mismatch::Owner)), "{outcome:?}");
         }
         let known = by(OTHER, find(&system, other_address())).await;
         assert!(matches!(known, Known::Mismatch(Mismatch::Owner)), "{known:?}");
@@ -78,10 +78,10 @@ fn lost_verdict_is_not_replaced_by_another_uid_but_may_be_read() {
         assert!(purged.expect("it answers").expect("it is committed"));
         let message = judge("cs_1", &verdict(Label::Red), GatePath::Submit);
         let outcome = by(OTHER, judged(&system, message)).await;
-        assert!(matches!(outcome, Outcome::Mismatch(Mismatch::Owner)), "{outcome:?}");
+        assert!(matches!(outcome, SubmissionOutcome::Mismatch(Mismatch::Owner)), "{outcome:?}");
         // reading regenerates it, for whoever reads
         let outcome = by(OTHER, regenerated(&system, None, Label::Green)).await;
-        assert!(matches!(outcome, Outcome::Regenerated(..)), "{outcome:?}");
+        assert!(matches!(outcome, SubmissionOutcome::Regenerated(..)), "{outcome:?}");
     });
 }
 
@@ -102,7 +102,16 @@ fn check_of_a_known_session_is_not_set_by_another_uid() {
         let check = Some(Arc::new(oracled_domain::rules::Check::default()));
         let query = Query::new("Sell honey?".into());
         let (session_id, tier, customer_email) = (id("cs_1"), Tier::Quick, None);
-        let find = Find { session_id, tier, query, customer_email, check };
+        let find = Find(Submission {
+            session_id,
+            tier,
+            query,
+            customer_email,
+            check,
+            payload: None,
+            path: GatePath::Submit,
+            made: None,
+        });
         let known = by(OTHER, system.cache.ask(find)).await.expect("it answers").expect("it is read");
         assert!(matches!(known, Known::Mismatch(Mismatch::Owner)), "{known:?}");
         let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
@@ -111,21 +120,21 @@ fn check_of_a_known_session_is_not_set_by_another_uid() {
 }
 
 /// A verdict for the session `cs_1` with a fact that does not support it.
-fn unsupported() -> Judge {
+fn unsupported() -> Submission {
     let facts = vec!["The plan is another.".to_owned()];
     let check =
         Some(Arc::new(oracled_domain::rules::Check { facts, ..oracled_domain::rules::Check::default() }));
-    Judge { check, ..judge("cs_1", GOOD, GatePath::Submit) }
+    Submission { check, ..judge("cs_1", GOOD, GatePath::Submit) }
 }
 
 /// Submits a verdict without facts, as the route does: the check in force for the session applies.
-async fn submitted(system: &System) -> Outcome {
+async fn submitted(system: &System) -> SubmissionOutcome {
     match find(system, None).await {
         Known::Nothing(check) => {
-            judged(system, Judge { check, ..judge("cs_1", GOOD, GatePath::Submit) }).await
+            judged(system, Submission { check, ..judge("cs_1", GOOD, GatePath::Submit) }).await
         }
-        Known::Cached(cached) => Outcome::Replayed(cached),
-        Known::Mismatch(mismatch) => Outcome::Mismatch(mismatch),
+        Known::Cached(cached) => SubmissionOutcome::Replayed(cached),
+        Known::Mismatch(mismatch) => SubmissionOutcome::Mismatch(mismatch),
     }
 }
 
@@ -139,7 +148,7 @@ async fn removed(system: &System) {
 fn refusal_for_an_unknown_session_keeps_the_uid_of_its_caller() {
     with_world(|World { system, .. }| async move {
         let outcome = by(OWNER, judged(&system, unsupported())).await;
-        assert!(matches!(outcome, Outcome::RefusedByRules(_)), "{outcome:?}");
+        assert!(matches!(outcome, SubmissionOutcome::RejectedByRules { .. }), "{outcome:?}");
         let stored = |uid| {
             let key = RefusalKey { session_id: id("cs_1"), owner_uid: Some(uid) };
             system.store.refusal(&key).expect("it is read").map(|(refusal, _)| refusal.key)
@@ -167,14 +176,14 @@ fn refusal_for_an_unknown_session_binds_only_the_uid_refused() {
                 by(OTHER, register(&system, None, None)).await;
             }
             let outcome = by(OTHER, submitted(&system)).await;
-            assert!(matches!(outcome, Outcome::Delivered(_)), "registered: {registers}: {outcome:?}");
+            assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "registered: {registers}: {outcome:?}");
             // the session and its verdict are removed; the refusal of the other uid stays
             removed(&system).await;
             let outcome = by(OWNER, submitted(&system)).await;
-            assert!(matches!(outcome, Outcome::RefusedByRules(_)), "{outcome:?}");
+            assert!(matches!(outcome, SubmissionOutcome::RejectedByRules { .. }), "{outcome:?}");
             by(OWNER, register(&system, None, None)).await;
             let outcome = by(OWNER, submitted(&system)).await;
-            assert!(matches!(outcome, Outcome::RefusedByRules(_)), "{outcome:?}");
+            assert!(matches!(outcome, SubmissionOutcome::RejectedByRules { .. }), "{outcome:?}");
         });
     }
 }
@@ -186,7 +195,7 @@ fn refusal_of_one_uid_does_not_replace_that_of_another() {
         let facts = vec!["A third plan.".to_owned()];
         let check =
             Some(Arc::new(oracled_domain::rules::Check { facts, ..oracled_domain::rules::Check::default() }));
-        by(OTHER, judged(&system, Judge { check: check.clone(), ..unsupported() })).await;
+        by(OTHER, judged(&system, Submission { check: check.clone(), ..unsupported() })).await;
         for (uid, expected) in [(OWNER, unsupported().check), (OTHER, check)] {
             let known = by(uid, find(&system, None)).await;
             assert!(matches!(known, Known::Nothing(check) if check == expected), "uid {uid}");
@@ -209,7 +218,7 @@ fn new_owner_keeps_own_refusal_for_undelivered_session() {
         let corrected = system.cache.ask(correct).await.expect("it answers").expect("it is committed");
         assert!(matches!(corrected, Corrected::Done(_)), "{corrected:?}");
         let outcome = by(OWNER, submitted(&system)).await;
-        assert!(matches!(outcome, Outcome::RefusedByRules(_)), "{outcome:?}");
+        assert!(matches!(outcome, SubmissionOutcome::RejectedByRules { .. }), "{outcome:?}");
     });
 }
 
@@ -302,7 +311,7 @@ fn removed_session_is_gone_with_its_verdict_and_its_id_is_free() {
         assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
         // a regeneration that was under way finds no session
         let message = judge("cs_1", GOOD, GatePath::Regen);
-        assert!(system.crosscheck.ask(message).await.expect("it answers").is_err());
+        assert!(system.crosscheck.ask(Judge(message)).await.expect("it answers").is_err());
         assert!(read().await.is_none());
         let answer = by(OTHER, register(&system, None, None)).await;
         assert!(matches!(answer, Registered::Created(_)), "{answer:?}");

@@ -1,49 +1,18 @@
 //! What a text, or a verdict, is to be checked against.
 
-use super::{SubmitRequest, given_facts, given_facts_from};
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::{Service, act};
 use oracled_actors::rules::Case;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::rules::EvaluateRequest;
+use oracled_api::verdict::SubmitRequest;
 use oracled_domain::rules::sourced::{FactSource, FactsFrom};
-use oracled_domain::rules::{Check, Expected, RuleId, Settings};
-use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
+use oracled_domain::rules::{Check, Settings};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// The longest id of a case, in characters.
 const CASE_ID_MAX_CHARS: usize = 255;
-
-/// `POST /v1/rules/evaluate`, and every line of `POST /v1/rules/evaluate:batch`.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EvaluateRequest {
-    /// What the caller calls it, up to 255 characters; the batch's answer and the audit log bear it.
-    pub id: Option<String>,
-    /// The text to check.
-    pub candidate_output: String,
-    /// What is known to be so; either this or `facts_from`, or both.
-    #[serde(default, deserialize_with = "given_facts")]
-    #[schema(nullable = false)]
-    pub facts: Option<Vec<String>>,
-    /// Who is asked for facts: up to 16 of `{"query": …}`, as of `POST /v1/query`, and `{"verify": …}`.
-    #[serde(default, deserialize_with = "given_facts_from")]
-    #[schema(nullable = false)]
-    pub facts_from: Option<Vec<FactsFrom>>,
-    /// Where the text comes from; compared with nothing.
-    pub context: Option<String>,
-    /// Comparisons that hold.
-    pub constraints: Option<Vec<String>>,
-    /// What is expected: `must_find`, `must_not_find`, `max_unsupported_claims`, `contradiction_ids`,
-    /// `contradiction_pairs`.
-    #[serde(default, deserialize_with = "object")]
-    #[schema(value_type = Option<Object>)]
-    pub expected: Option<Expected>,
-    /// The rules to apply; the configured profile without it.
-    #[schema(value_type = Option<Vec<String>>)]
-    pub rules: Option<Vec<RuleId>>,
-}
 
 /// What a text, or a verdict, is to be checked against, before sources are asked for facts.
 #[derive(Debug)]
@@ -99,7 +68,8 @@ impl Wanted {
         let Some(facts_from) = facts_from else {
             return Ok(Gathered { wanted: Arc::new(check), held: HeldFacts::default() });
         };
-        let check = service.system.fact_sources.gathered(check, facts_from).await?;
+        let fact_sources = service.system.fact_sources.clone();
+        let check = act(async move { Ok(fact_sources.gathered(check, facts_from).await?) }).await?;
         let check = valid(check, &service.config.rules.settings())?;
         let sourced = check.facts_from.iter().flat_map(FactSource::facts);
         let held = service.hold_body(sourced.map(|fact| fact.text.len()).sum())?;
@@ -119,54 +89,48 @@ impl WantedCase {
     }
 }
 
-/// An object, or null for none: serde would take an array as the members in their order, without their names.
-pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
-    if !text.get().starts_with('{') {
-        return Err(D::Error::custom("`expected` is an object"));
-    }
-    let unplaced = |error: serde_json::Error| {
-        let message = error.to_string();
-        D::Error::custom(message.split(" at line ").next().unwrap_or_default())
-    };
-    serde_json::from_str(text.get()).map(Some).map_err(unplaced)
-}
-
-impl EvaluateRequest {
+impl WantedCase {
     /// The text and what it is to be checked against.
     ///
     /// # Errors
     /// `InvalidRequest` where the check cannot be made.
-    pub fn case(self, settings: &Settings) -> Result<WantedCase, Problem> {
-        let Self { id, candidate_output, facts, facts_from, context, constraints, expected, rules } = self;
+    pub fn of_text(request: EvaluateRequest, settings: &Settings) -> Result<Self, Problem> {
+        let EvaluateRequest {
+            id,
+            candidate_output,
+            facts,
+            facts_from,
+            context,
+            constraints,
+            expected,
+            rules,
+        } = request;
         let chars = id.as_ref().map_or(0, |id| id.chars().count());
         if chars > CASE_ID_MAX_CHARS {
             let text = format!("`id` has {chars} characters; at most {CASE_ID_MAX_CHARS} are taken");
-            return Err(Problem::InvalidRequest(text));
+            return Err(Problem::new(ProblemCode::InvalidRequest, text));
         }
         if facts.is_none() && facts_from.is_none() {
             let text =
                 "missing field `facts`, or `facts_from`: a text is checked against facts, be it none: []";
-            return Err(Problem::InvalidRequest(text.into()));
+            return Err(Problem::new(ProblemCode::InvalidRequest, text));
         }
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
         let expected = expected.unwrap_or_default();
         let check = Check { facts, facts_from: Vec::new(), context, constraints, expected, rules };
-        Ok(WantedCase { id, candidate_output, wanted: Wanted { check: valid(check, settings)?, facts_from } })
+        Ok(Self { id, candidate_output, wanted: Wanted { check: valid(check, settings)?, facts_from } })
     }
 }
 
-impl SubmitRequest {
+impl Wanted {
     /// Takes out what the verdict is to be checked against; nothing where the request speaks of no facts.
     ///
     /// # Errors
     /// `InvalidRequest` where the check cannot be made, or all but the facts are given.
-    pub fn take_check(&mut self, settings: &Settings) -> Result<Option<Wanted>, Problem> {
-        let (context, constraints) = (self.context.take(), self.constraints.take());
-        let (expected, rules) = (self.expected.take(), self.rules.take());
-        let (facts, facts_from) = (self.facts.take(), self.facts_from.take());
+    pub fn of_verdict(request: &mut SubmitRequest, settings: &Settings) -> Result<Option<Self>, Problem> {
+        let (context, constraints) = (request.context.take(), request.constraints.take());
+        let (expected, rules) = (request.expected.take(), request.rules.take());
+        let (facts, facts_from) = (request.facts.take(), request.facts_from.take());
         if facts.is_none() && facts_from.is_none() {
             let beside = [
                 ("context", context.is_some()),
@@ -175,9 +139,12 @@ impl SubmitRequest {
                 ("rules", rules.is_some()),
             ];
             return match beside.iter().find(|(_, given)| *given) {
-                Some((name, _)) => Err(Problem::InvalidRequest(format!(
-                    "`{name}` is given without `facts` or `facts_from`: a verdict is checked where facts are given, be it none: []"
-                ))),
+                Some((name, _)) => Err(Problem::new(
+                    ProblemCode::InvalidRequest,
+                    format!(
+                        "`{name}` is given without `facts` or `facts_from`: a verdict is checked where facts are given, be it none: []"
+                    ),
+                )),
                 None => Ok(None),
             };
         }
@@ -186,11 +153,11 @@ impl SubmitRequest {
         let check = Check { facts, facts_from: Vec::new(), context, constraints, expected, rules };
         // it stays with the session, and what is configured may change
         let check = valid(check, settings)?.settled(settings);
-        Ok(Some(Wanted { check, facts_from }))
+        Ok(Some(Self { check, facts_from }))
     }
 }
 
 fn valid(check: Check, settings: &Settings) -> Result<Check, Problem> {
-    check.validate(settings).map_err(|error| Problem::InvalidRequest(error.to_string()))?;
+    check.validate(settings).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
     Ok(check)
 }

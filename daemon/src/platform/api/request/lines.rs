@@ -61,8 +61,8 @@ impl Lines {
     pub(crate) fn of(request: Request, service: &Service) -> Result<Self, Problem> {
         let given = essence(request.headers());
         if !MEDIA_TYPES.iter().any(|known| given.eq_ignore_ascii_case(known)) {
-            let given = given.chars().take(80).collect();
-            return Err(Problem::UnsupportedMediaType { given, wanted: "application/x-ndjson" });
+            let given: String = given.chars().take(80).collect();
+            return Err(Problem::unsupported_media_type(&given, "application/x-ndjson"));
         }
         let limits = &service.config.limits;
         Ok(Self {
@@ -119,14 +119,14 @@ impl Lines {
             biased;
             frame = timeout(patience, self.body.frame()) => frame,
             // what has come is answered; what may still come would keep the daemon from stopping
-            _ = stopping.wait_for(|stopping| *stopping) => return Err(Problem::Draining),
+            _ = stopping.wait_for(|stopping| *stopping) => return Err(Problem::draining()),
         };
         let max_s = if self.begun.is_some() { self.whole.min(self.idle) } else { self.idle }.as_secs();
-        let frame = frame.map_err(|_| Problem::RequestTimeout { max_s })?;
+        let frame = frame.map_err(|_| Problem::request_timeout(Duration::from_secs(max_s)))?;
         match frame {
             None => self.ended = true,
             Some(frame) => {
-                let frame = frame.map_err(|error| Problem::BodyBroken(error.to_string()))?;
+                let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
                 let Ok(data) = frame.into_data() else { return Ok(()) };
                 let more = service.hold_body(data.len())?;
                 match &mut self.held {
@@ -159,7 +159,7 @@ impl Lines {
         let open = self.scanned == self.buffer.len();
         if open && self.buffer.len() > self.max_bytes && !self.skipping {
             self.number += 1;
-            let problem = Problem::BodyTooLarge { max_bytes: self.max_bytes };
+            let problem = Problem::body_too_large(self.max_bytes);
             lines.push(Line { number: self.number, text: Err(problem) });
             self.skipping = true;
         }
@@ -188,6 +188,6 @@ fn line_of(text: &[u8], number: &mut u64, skipped: bool, max_bytes: usize) -> Op
         return None;
     }
     let text =
-        if text.len() > max_bytes { Err(Problem::BodyTooLarge { max_bytes }) } else { Ok(text.to_vec()) };
+        if text.len() > max_bytes { Err(Problem::body_too_large(max_bytes)) } else { Ok(text.to_vec()) };
     Some(Line { number: *number, text })
 }

@@ -2,7 +2,7 @@
 //! name without a word where those are no fields of a type.
 
 use super::{told, told_with_place};
-use crate::platform::problem::Problem;
+use crate::platform::problem::{Problem, ProblemCode};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
@@ -12,22 +12,18 @@ use std::fmt;
 /// Reads `text` as a `T`, which is `kind` (`a request`). No name may stand twice in one object, whatever `T` makes of it.
 ///
 /// # Errors
-/// `InvalidJson` where it is not JSON; what `not_taken` makes of what is wrong and where, else.
-pub(crate) fn read<T: DeserializeOwned>(
-    text: &[u8],
-    kind: &str,
-    not_taken: impl Fn(String) -> Problem,
-) -> Result<T, Problem> {
+/// `InvalidJson` where it is not JSON; a problem with `code` and the position of the fault otherwise.
+pub(crate) fn read<T: DeserializeOwned>(text: &[u8], kind: &str, code: ProblemCode) -> Result<T, Problem> {
     let Distinct = read_as(text, |error| match error.inner().classify() {
-        Category::Data => not_taken(told_with_place(&error)),
-        Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(told(error.inner())),
+        Category::Data => Problem::new(code, told_with_place(&error)),
+        Category::Io | Category::Syntax | Category::Eof => Problem::invalid_json(told(error.inner())),
     })?;
     // serde would take an array as the fields in their order, without their names
     if text.trim_ascii_start().starts_with(b"[") {
-        return Err(not_taken(format!("{kind} is an object, not an array")));
+        return Err(Problem::new(code, format!("{kind} is an object, not an array")));
     }
     // it is JSON: whatever is wrong now is not what is wanted, also where serde calls that a fault of syntax
-    read_as(text, |error| not_taken(told_with_place(&error)))
+    read_as(text, |error| Problem::new(code, told_with_place(&error)))
 }
 
 fn read_as<T: DeserializeOwned>(
@@ -36,7 +32,7 @@ fn read_as<T: DeserializeOwned>(
 ) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut json).map_err(not_taken)?;
-    json.end().map_err(|error| Problem::InvalidJson(told(&error)))?;
+    json.end().map_err(|error| Problem::invalid_json(told(&error)))?;
     Ok(value)
 }
 
@@ -106,9 +102,9 @@ mod tests {
     use serde_json::{Value, json};
 
     fn complaint<T: DeserializeOwned>(text: &str) -> (&'static str, String) {
-        let problem = read::<T>(text.as_bytes(), "a request", Problem::InvalidRequest);
+        let problem = read::<T>(text.as_bytes(), "a request", ProblemCode::InvalidRequest);
         let problem = problem.err().expect("it is not taken");
-        (problem.status().1, problem.to_string())
+        (problem.document.code.as_str(), problem.to_string())
     }
 
     #[test]
@@ -124,7 +120,7 @@ mod tests {
         }
         let text = br#"{"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}"#;
         let read: Value =
-            read(text, "a request", Problem::InvalidRequest).expect("no name stands twice in one object");
+            read(text, "a request", ProblemCode::InvalidRequest).expect("no name stands twice in one object");
         assert_eq!(read, json!({"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}));
     }
 

@@ -3,7 +3,7 @@
 use crate::platform::api::held::{self, Answers, Held};
 use crate::platform::api::request;
 use crate::platform::api::request::lines::{Line, Lines};
-use crate::platform::api::request::{EvaluateRequest, Gathered, WantedCase};
+use crate::platform::api::request::{Gathered, WantedCase};
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
 use axum::body::Body;
@@ -11,7 +11,8 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
 use oracled_actors::platform::caller::carried;
-use oracled_actors::rules::Evaluate;
+use oracled_api::base::problem::ProblemCode;
+use oracled_api::rules::EvaluateRequest;
 use oracled_domain::rules::{Evaluation, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -42,7 +43,7 @@ pub async fn evaluate_batch(
 ) -> Result<Response, Problem> {
     let lines = Lines::of(request, &service)?;
     if service.draining() {
-        return Err(Problem::Draining);
+        return Err(Problem::draining());
     }
     let (sender, answers) = Answers::channel();
     tokio::spawn(carried(answer_all(service, lines, sender)));
@@ -107,7 +108,7 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Held {
         Ok(room) if cases.is_empty() => (Some(room), Ok(Vec::new())),
         Ok(room) => {
             let rules = service.system.rules.clone();
-            let evaluate = async move { Ok(rules.ask(Evaluate(cases)).await??) };
+            let evaluate = async move { Ok(rules.evaluate(cases).await?) };
             (Some(room), service.work_in_turn(evaluate).await)
         }
         Err(problem) => (None, Err(problem)),
@@ -122,7 +123,9 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Held {
         let evaluation = if problem.is_none() { evaluations.next() } else { None };
         let problem = match (&problem, evaluation, &failure) {
             (Some(problem), ..) | (None, None, Some(problem)) => Some(problem.to_raw()),
-            (None, None, None) => Some(Problem::Internal("no evaluation came back".into()).to_raw()),
+            (None, None, None) => {
+                Some(Problem::new(ProblemCode::InternalError, "no evaluation came back").to_raw())
+            }
             (None, Some(_), _) => None,
         };
         let answer = Answer { line, id, evaluation, problem };
@@ -143,7 +146,9 @@ fn reading(Line { number, text }: Line, settings: &Settings) -> Read {
         Err(problem) => return Read { line: number, id: None, case: Err(problem) },
     };
     match request::parse::<EvaluateRequest>(&text) {
-        Ok(request) => Read { line: number, id: request.id.clone(), case: request.case(settings) },
+        Ok(request) => {
+            Read { line: number, id: request.id.clone(), case: WantedCase::of_text(request, settings) }
+        }
         Err(problem) => {
             let id = request::parse::<Named>(&text).ok().and_then(|named| named.id);
             Read { line: number, id, case: Err(problem) }

@@ -57,36 +57,35 @@ fn run(timestamp: Timestamp) -> Run {
     }
 }
 
-fn of_a_pull(run: &Run, timestamp: Timestamp) -> [Event; 3] {
+fn of_a_pull(run: &Run) -> [EventKind; 3] {
     let (pipeline_id, requested_by) = (run.pipeline_id.clone(), "schedule".to_owned());
-    let begun = PullEntry { pipeline_id, requested_by, peer: None, timestamp };
-    let PullEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
+    let begun = PullStartedEntry { pipeline_id, requested_by, peer: None };
+    let PullStartedEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
     let run_id = Some(run.run_id.clone());
-    let ended = PullEnd { pipeline_id, requested_by, run_id, peer, timestamp };
-    let PullEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
-    let failed = PullFailure { pipeline_id, requested_by, cause: "status 502".into(), peer, timestamp };
-    [Event::PullStarted(begun), Event::PullEnded(ended), Event::PullFailed(failed)]
+    let ended = PullEndedEntry { pipeline_id, requested_by, run_id, peer };
+    let PullStartedEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
+    let failed = PullFailedEntry { pipeline_id, requested_by, cause: "status 502".into(), peer };
+    [EventKind::PullStarted(begun), EventKind::PullEnded(ended), EventKind::PullFailed(failed)]
 }
 
-fn of_an_adapter(peer: Peer, timestamp: Timestamp) -> Event {
+fn of_an_adapter(peer: Peer) -> EventKind {
     let document = serde_json::json!({
         "oracle_id": "un-live", "endpoint": "https://un.example/{area}", "records": "",
         "normalization": {"normalizer_id": "n", "source_schema_id": "s", "target_ontology_id": "population",
                           "axis_mappings": []},
     });
     let adapter: Box<Adapter> = serde_json::from_value(document).expect("it is an adapter");
-    Event::AdapterRegistered(AdapterEntry {
+    EventKind::AdapterRegistered(AdapterEntry {
         oracle_id: adapter.oracle_id.clone(),
         before_sha256: Some(Sha256Hex::of(b"")),
         adapter_sha256: adapter.digest(),
         adapter,
         peer,
-        timestamp,
     })
 }
 
-pub(super) fn of_a_query(timestamp: Timestamp) -> Event {
-    Event::SourceQueried(QueryEntry {
+fn of_a_query(timestamp: Timestamp) -> EventKind {
+    EventKind::SourceQueried(QueryEntry {
         read: ReadKind::Query,
         oracle_id: Some("world-bank-population".parse().expect("an id")),
         query_id: None,
@@ -98,79 +97,67 @@ pub(super) fn of_a_query(timestamp: Timestamp) -> Event {
         records_returned: 1,
         freshness: None,
         latency_ms: 0.5,
-        timestamp,
     })
 }
 
-pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
+pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<EventKind> {
     let sha256 = Sha256Hex::of(b"");
     let source = source(timestamp);
     let oracle_id = source.oracle_id().clone();
     let ontology = source.registration.ontology.clone();
     let policy = FreshnessPolicy::default_of(oracle_id.clone(), UpdateFrequency::Annual, &[]);
     let run = Box::new(run(timestamp));
-    let [pull_started, pull_ended, pull_failed] = of_a_pull(&run, timestamp);
+    let [pull_started, pull_ended, pull_failed] = of_a_pull(&run);
+    let queried = of_a_query(timestamp);
     vec![
-        Event::OntologyRegistered(OntologyEntry { ontology, sha256: sha256.clone(), peer, timestamp }),
-        Event::SourceChanged(SourceEntry {
+        EventKind::OntologyRegistered(OntologyEntry { ontology, sha256: sha256.clone(), peer }),
+        EventKind::SourceChanged(SourceEntry {
             oracle_id: oracle_id.clone(),
             change: SourceChange::Approved,
             before: Some(Box::new(source.clone())),
             after: Box::new(source.approved().expect("it is pending")),
             peer,
-            timestamp,
         }),
-        Event::FreshnessPolicySet(FreshnessEntry {
+        EventKind::FreshnessPolicySet(FreshnessEntry {
             oracle_id: oracle_id.clone(),
             before: None,
             after: policy,
             peer,
-            timestamp,
         }),
-        Event::SourceInvalidated(InvalidationEntry {
+        EventKind::SourceInvalidated(InvalidationEntry {
             oracle_id: oracle_id.clone(),
             trigger: InvalidationCause::Manual,
             detail: String::new(),
             peer: Some(peer),
-            timestamp,
         }),
-        Event::SourceConfirmed(ConfirmationEntry {
+        EventKind::SourceConfirmed(ConfirmationEntry {
             oracle_id: oracle_id.clone(),
             invalidated_at: timestamp,
             confirmed_by: ConfirmationCause::Pull,
             detail: String::new(),
             peer: None,
-            timestamp,
         }),
-        Event::PipelineRegistered(PipelineEntry {
+        EventKind::PipelineRegistered(PipelineEntry {
             pipeline_id: run.pipeline_id.clone(),
             oracle_id: oracle_id.clone(),
             before_sha256: None,
             pipeline_sha256: sha256.clone(),
             peer,
-            timestamp,
         }),
-        of_an_adapter(peer, timestamp),
+        of_an_adapter(peer),
         pull_started,
         pull_ended,
         pull_failed,
-        Event::IngestionStarted(RunEntry { run: run.clone(), peer: Some(peer), timestamp }),
-        Event::IngestionEnded(RunEntry { run, peer: None, timestamp }),
-        Event::SourcePruned(PruneEntry {
+        EventKind::IngestionStarted(RunEntry { run: run.clone(), peer: Some(peer) }),
+        EventKind::IngestionEnded(RunEntry { run, peer: None }),
+        EventKind::SourcePruned(PruneEntry {
             oracle_id: oracle_id.clone(),
             before: timestamp,
             versions: 4,
             payloads: vec![sha256.clone()],
             peer,
-            timestamp,
         }),
-        Event::SourceRebuilt(RebuildEntry {
-            oracle_id,
-            runs: 2,
-            prunings: 1,
-            files: vec![sha256],
-            peer,
-            timestamp,
-        }),
+        EventKind::SourceRebuilt(RebuildEntry { oracle_id, runs: 2, prunings: 1, files: vec![sha256], peer }),
+        queried,
     ]
 }

@@ -1,6 +1,6 @@
 use super::super::verification::{
-    Altered, DismissalEntry, KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry,
-    RevocationEntry, VerificationEntry, WorkflowEntry,
+    AlteredEntryError, DismissalEntry, KeptRemovedEntry, ResolutionEntry, ReviewEntry, RevocationEntry,
+    SourceAskedEntry, VerificationEntry, WorkflowEntry,
 };
 use super::*;
 use crate::ground::source::OracleTier::{Primary, Secondary};
@@ -25,7 +25,7 @@ fn disagreement() -> Inputs {
     inputs
 }
 
-pub(super) fn all(peer: Peer) -> Vec<Event> {
+pub(super) fn all(peer: Peer) -> Vec<EventKind> {
     let timestamp = now();
     let inputs = disagreement();
     let envelope = decide(&inputs);
@@ -38,53 +38,41 @@ pub(super) fn all(peer: Peer) -> Vec<Event> {
         valid_for_seconds: 3600,
     };
     let locks = review.resolve(ontology(), &resolution, "1000", timestamp).expect("it can be meant");
-    let interaction = OracleInteraction::all(&inputs, &envelope).remove(0);
+    let interaction = SourceAskedEntry::all(&inputs, &envelope).remove(0);
     let review_id = review.review_id.clone();
     let workflow = Box::new(inputs.workflow.clone());
     vec![
-        Event::WorkflowRegistered(WorkflowEntry {
+        EventKind::WorkflowRegistered(WorkflowEntry {
             workflow_id: workflow.workflow_id.clone(),
             before_sha256: None,
             workflow_sha256: workflow.digest(),
             workflow,
             peer,
-            timestamp,
         }),
-        Event::SourceAsked(interaction),
-        Event::VerificationDecided(VerificationEntry::of(inputs, &envelope)),
-        Event::ReviewOpened(ReviewEntry {
-            review_id: review_id.clone(),
-            review: Box::new(review),
-            timestamp,
-        }),
-        Event::ReviewResolved(ResolutionEntry {
+        EventKind::SourceAsked(interaction),
+        EventKind::VerificationDecided(VerificationEntry::of(inputs, &envelope)),
+        EventKind::ReviewOpened(ReviewEntry { review_id: review_id.clone(), review: Box::new(review) }),
+        EventKind::ReviewResolved(ResolutionEntry {
             review_id: review_id.clone(),
             resolution,
             locks: locks.clone(),
             peer,
-            timestamp,
         }),
-        Event::ReviewRevoked(RevocationEntry {
+        EventKind::ReviewRevoked(RevocationEntry {
             review_id: review_id.clone(),
             reason: "misread".into(),
             locks,
             peer,
-            timestamp,
         }),
-        Event::ReviewDismissed(DismissalEntry {
-            review_id,
-            reason: "they agree by now".into(),
-            peer,
-            timestamp,
-        }),
-        Event::KeptAnswersRemoved(KeptRemovedEntry { count: 3, timestamp }),
+        EventKind::ReviewDismissed(DismissalEntry { review_id, reason: "they agree by now".into(), peer }),
+        EventKind::KeptAnswersRemoved(KeptRemovedEntry { count: 3 }),
     ]
 }
 
 #[test]
 fn an_interaction_has_the_rfcs_fields_under_the_rfcs_names() {
     let inputs = disagreement();
-    let entries = OracleInteraction::all(&inputs, &decide(&inputs));
+    let entries = SourceAskedEntry::all(&inputs, &decide(&inputs));
     let asked: Vec<_> = entries.iter().map(|entry| (entry.oracle_id.as_str(), entry.status)).collect();
     let expected = [("lab-a", Status::Conflict), ("lab-b", Status::Conflict), ("lab-c", Status::Timeout)];
     assert_eq!(asked, expected);
@@ -95,7 +83,7 @@ fn an_interaction_has_the_rfcs_fields_under_the_rfcs_names() {
             "execution_id": "verify:1", "oracle_id": "lab-c", "oracle_version": "unknown",
             "request_timestamp": ago(1), "response_timestamp": null, "latency_ms": 5000, "status": "timeout",
             "error_code": "timed_out", "cache_hit": false, "stale_data_used": false,
-            "soft_timeout_exceeded": true, "workflow_id": "intake", "timestamp": now()
+            "soft_timeout_exceeded": true, "workflow_id": "intake"
         })
     );
     assert_eq!(entries[0].oracle_version, "7");
@@ -122,13 +110,14 @@ fn envelope_is_rebuilt_from_its_entry_and_an_altered_entry_is_detected() {
     let other_envelope = read(&format!("{}\"inputs\":{of_inputs}", changed(of_envelope)));
     assert!(other_envelope.told().is_err() && !other_envelope.is_reproduced());
     let other_digest = VerificationEntry { envelope_sha256: Sha256Hex::of(b"another"), ..entry };
-    assert_eq!(other_digest.told(), Err(Altered { execution_id: envelope.execution_id }));
+    assert_eq!(other_digest.told(), Err(AlteredEntryError { execution_id: envelope.execution_id }));
 }
 
 #[test]
 fn what_is_told_of_a_question_has_not_been_decided_without_its_entry() {
     let peer = Peer { uid: 1, gid: 2, pid: None };
-    for event in all(peer) {
-        assert_eq!(event.holds_uncommitted(), event.kind() == "source_asked", "{}", event.kind());
+    for kind in all(peer) {
+        let name = kind.name();
+        assert_eq!(kind.needs_commit(), name != "source_asked", "{name}");
     }
 }

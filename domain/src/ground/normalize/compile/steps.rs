@@ -98,7 +98,8 @@ impl Parts<'_> {
                 StepKind::Identity
             }
             other => {
-                let fault = format!("{} is not for an axis of type {}", other.as_str(), axis.kind.as_str());
+                let fault =
+                    format!("{} is not for an axis of type {}", other.into_str(), axis.kind.into_str());
                 return Err(bad(&fault));
             }
         };

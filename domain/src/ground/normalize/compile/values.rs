@@ -23,7 +23,7 @@ pub(super) fn typed(value: &Json, axis: &Axis, place: &str) -> Result<Typed, Bad
         }
         Json::Number(number) => Typed::of_text(&number.to_string(), axis),
         Json::Null | Json::Array(_) | Json::Object(_) => {
-            return Err(bad(format!("a value of type {} is taken", axis.kind.as_str())));
+            return Err(bad(format!("a value of type {} is taken", axis.kind.into_str())));
         }
     };
     typed.map_err(|error| bad(error.to_string()))

@@ -191,7 +191,7 @@ fn keys_are_public_whole_and_told_apart() {
     let all = json!([jwk(), p256, rsa(&modulus, "AQAB")[0]]);
     let ready = made(signed(all.clone())).unwrap();
     let algorithms: Vec<_> =
-        ready.signature().unwrap().1.iter().map(|key| key.algorithm().as_str()).collect();
+        ready.signature().unwrap().1.iter().map(|key| key.algorithm().into_str()).collect();
     assert_eq!(algorithms, ["EdDSA", "ES256", "RS256"]);
     let mut raw = signed(json!([]));
     raw["signature"] = json!({ "method": "ed25519", "header": "x-signature", "keys": all });

@@ -5,6 +5,7 @@ use crate::base::decimal::{Decimal, DecimalError};
 use crate::ground::axis::{Axis, AxisType};
 use crate::ground::freshness::MAX_AGE_S;
 use crate::verification::workflow::{AxisThresholds, Strategy};
+use strum::VariantArray;
 
 impl Subject<'_> {
     pub(super) fn check_strategies(&self) -> Result<(), BadWorkflow> {
@@ -20,10 +21,10 @@ impl Subject<'_> {
             });
         }
         if config.same_tier_strategy == Strategy::HigherTierWins {
-            let others = Strategy::ALL.into_iter().filter(|other| *other != Strategy::HigherTierWins);
+            let others = Strategy::VARIANTS.iter().filter(|other| **other != Strategy::HigherTierWins);
             let fault = format!(
                 "`higher_tier_wins` cannot settle a conflict within a tier; allowed: {}",
-                joined(others.map(Strategy::as_str))
+                joined(others.map(Strategy::into_str))
             );
             return Err(field("conflict_resolution.same_tier_strategy", fault));
         }
@@ -141,7 +142,7 @@ impl Subject<'_> {
             } else {
                 continue;
             };
-            let (what, axis) = (format!("`{}`", strategy.as_str()), axis.axis.clone());
+            let (what, axis) = (format!("`{}`", strategy.into_str()), axis.axis.clone());
             return Err(BadWorkflow::Strategy { field, what, axis, fault });
         }
         Ok(())
@@ -161,5 +162,5 @@ fn last_digit(places: i32) -> Result<Decimal, DecimalError> {
 }
 
 fn not_numeric(axis: &Axis) -> String {
-    format!("it is of type {}; allowed: number, integer", axis.kind.as_str())
+    format!("it is of type {}; allowed: number, integer", axis.kind.into_str())
 }

@@ -2,7 +2,7 @@ use super::{GROUP_MAX, GROUP_WAIT, QUEUED_MAX};
 use crate::audit::logger::CommitError;
 use crate::platform::caller::called_by;
 use crate::testing::{World, logged, with_world};
-use oracled_domain::{Caller, Event, Peer};
+use oracled_domain::{Caller, Event, EventKind, Peer};
 use oracled_store::{LogLine, LogQuery, Store};
 use serde_json::{Value, json};
 use std::future::poll_fn;
@@ -13,7 +13,7 @@ use tokio::task::unconstrained;
 use tokio::time::sleep;
 
 fn stopped() -> Event {
-    Event::ServiceStopped { timestamp: "2026-11-20T10:00:00Z".parse().expect("a time") }
+    Event::new("2026-11-20T10:00:00Z".parse().expect("a time"), None, EventKind::ServiceStopped)
 }
 
 fn caller(request_id: &str) -> Caller {

@@ -1,0 +1,73 @@
+//! The commit loop: read, decide, commit. If a row has changed meanwhile, read and decide again.
+
+use crate::audit::logger::{CommitError, Log};
+use oracled_store::{Receipt, Record};
+
+/// The most times that one decision is made.
+const ATTEMPTS_MAX: usize = 8;
+
+/// The result of a decision.
+pub enum Decided<T> {
+    /// Nothing is to be committed.
+    Already(T),
+    /// The record is to be committed.
+    Change(T, Record),
+}
+
+impl Log {
+    /// Decides and commits. If a row on which the record depends has changed, `decide` is called again: it reads the rows
+    /// itself. Returns the result of the decision, and the receipt if there was a commit.
+    ///
+    /// # Errors
+    /// The error of `decide`; `Unavailable`; `Stale` if a row has changed during each of 8 attempts.
+    pub(crate) async fn decide_and_commit<T, E: From<CommitError>>(
+        &self,
+        mut decide: impl FnMut() -> Result<Decided<T>, E>,
+    ) -> Result<(T, Option<Receipt>), E> {
+        let mut attempt = 1;
+        loop {
+            let (result, record) = match decide()? {
+                Decided::Already(result) => return Ok((result, None)),
+                Decided::Change(result, record) => (result, record),
+            };
+            match self.commit(record).await {
+                Ok(receipt) => return Ok((result, Some(receipt))),
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, id, logged, with_world};
+    use oracled_domain::{Event, EventKind};
+    use oracled_store::{Expect, RowKey};
+
+    #[test]
+    fn stale_decision_is_made_again_at_most_8_times() {
+        with_world(|World { system, .. }| async move {
+            for (fresh_at, made, is_committed) in [(1, 1, true), (8, 8, true), (9, 8, false)] {
+                let before = logged(&system.store).len();
+                let mut attempts = 0;
+                let committed = system.log.decide_and_commit(|| {
+                    attempts += 1;
+                    let revision = (attempts < fresh_at).then_some(u64::MAX);
+                    let record = Record {
+                        expect: vec![Expect { row: RowKey::Session(id("cs_1")), revision }],
+                        ..Record::from(Event::new(system.clock.now(), None, EventKind::ServiceStopped))
+                    };
+                    Ok::<_, CommitError>(Decided::Change(attempts, record))
+                });
+                let committed = committed.await;
+                let stale = Err(CommitError::Stale(RowKey::Session(id("cs_1"))));
+                let result = committed.map(|(attempt, receipt)| (attempt, receipt.is_some()));
+                assert_eq!(result, if is_committed { Ok((made, true)) } else { stale });
+                assert_eq!(attempts, made);
+                assert_eq!(logged(&system.store).len() - before, usize::from(is_committed));
+            }
+        });
+    }
+}

@@ -1,0 +1,8 @@
+//! Shared by all features: the client, streamed bodies, pages, the state of the daemon.
+
+pub mod client;
+pub mod directories;
+pub mod page;
+pub mod pieces;
+pub mod problem;
+pub mod service;

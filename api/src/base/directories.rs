@@ -1,0 +1,49 @@
+//! The default directories of the configuration, the state and the sockets.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The default directories: systemd's if systemd runs the daemon, otherwise those of the XDG Base Directory
+/// Specification.
+#[derive(Debug)]
+pub struct Directories {
+    /// The directory of the configuration file.
+    pub config: PathBuf,
+    /// The state directory.
+    pub state: PathBuf,
+    /// The directory of the sockets.
+    pub runtime: PathBuf,
+}
+
+impl Directories {
+    /// The directories of this process.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = variable("HOME").unwrap_or_else(|| "/".into());
+        let below =
+            |base: Option<PathBuf>, rest: &str| base.unwrap_or_else(|| home.join(rest)).join("oracled");
+        let config = variable("CONFIGURATION_DIRECTORY")
+            .unwrap_or_else(|| below(variable("XDG_CONFIG_HOME"), ".config"));
+        let state =
+            variable("STATE_DIRECTORY").unwrap_or_else(|| below(variable("XDG_STATE_HOME"), ".local/state"));
+        let runtime = variable("RUNTIME_DIRECTORY");
+        // without a runtime directory the sockets are in the state directory, where only this user can create files
+        let runtime = runtime.or_else(|| variable("XDG_RUNTIME_DIR").map(|dir| dir.join("oracled")));
+        let runtime = runtime.unwrap_or_else(|| state.clone());
+        Self { config, state, runtime }
+    }
+
+    /// The path at which a client connects to the socket `name`: systemd's if it exists, otherwise the user's own.
+    #[must_use]
+    pub fn socket(name: &str) -> PathBuf {
+        let of_systemd = Path::new("/run/oracled").join(name);
+        if of_systemd.exists() { of_systemd } else { Self::of_this_process().runtime.join(name) }
+    }
+
+    /// The configuration file, if it exists.
+    #[must_use]
+    pub fn config_file(&self) -> Option<PathBuf> {
+        Some(self.config.join("oracled.toml")).filter(|file| file.is_file())
+    }
+}

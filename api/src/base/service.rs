@@ -1,0 +1,154 @@
+//! The daemon itself: health, status, draining, log level, circuits.
+
+use jiff::Timestamp;
+use oracled_domain::verdict::divergence::Variance;
+use oracled_domain::verdict::health::{CircuitAction, HealthStatus, Outcome};
+use serde::{Deserialize, Serialize};
+
+/// The answer of `/healthz`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct AliveResponse {
+    /// Always `alive`.
+    pub status: &'static str,
+    /// The daemon's version.
+    pub version: &'static str,
+}
+
+/// The answer of `/readyz`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct ReadinessResponse {
+    /// Whether verdicts are accepted.
+    pub ready: bool,
+    /// Why not; empty if they are accepted.
+    pub reasons: Vec<String>,
+}
+
+/// The answer to the registration of a document.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RegisteredDocument<T> {
+    /// Whether the same document was registered already.
+    pub unchanged: bool,
+    /// The registered document.
+    pub document: T,
+}
+
+/// `POST /v1/drain`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {
+    /// True to reject new work and begin no scheduled pull, false to accept both again.
+    pub draining: bool,
+}
+
+/// The state of draining.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DrainResponse {
+    /// Whether new work is rejected.
+    pub draining: bool,
+    /// Verdicts that are still being judged.
+    pub in_flight: usize,
+}
+
+/// `POST /v1/health/oracles/{oracle_id}`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SteerRequest {
+    /// `open`, `close` or `probe`.
+    pub action: CircuitAction,
+}
+
+/// The result of a change to a circuit.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SteerResponse {
+    /// The health of the oracle now.
+    pub oracle: HealthStatus,
+    /// The result of the probe; null if none was requested.
+    pub probe: Option<ProbeReport>,
+}
+
+/// The result of a probe.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ProbeReport {
+    /// Whether it succeeded; null if the oracle's answer shows neither.
+    pub succeeded: Option<bool>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// The level of the service log.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogLevel {
+    /// The level, as filter directives of tracing.
+    pub level: String,
+}
+
+/// The state of the daemon.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// When it began to serve.
+    pub started_at: Timestamp,
+    /// How long it has served, in seconds.
+    pub uptime_s: i64,
+    /// Whether it accepts verdicts.
+    pub ready: bool,
+    /// Why it does not.
+    pub reasons: Vec<String>,
+    /// The state directory.
+    pub state_dir: String,
+    /// Entries in the log.
+    pub entries: u64,
+    /// Verdicts in the store.
+    pub verdicts: u64,
+    /// Sessions in the store.
+    pub sessions: u64,
+    /// Why the journal accepts no entries.
+    pub journal_failure: Option<String>,
+    /// Entries that went to the service log instead.
+    pub fallback_entries: u64,
+    /// Why `oracle_log.jsonl` lags behind the log.
+    pub mirror_lag: Option<String>,
+    /// The oracle that makes verdicts, and the model's name; or why there is none.
+    pub model: String,
+    /// The mail transport.
+    pub mail: String,
+    /// Mails in the outbox, dead letters among them.
+    pub mails: u64,
+    /// Open reviews.
+    pub open_reviews: u64,
+    /// The health of each oracle.
+    pub oracles: Vec<String>,
+    /// How often regenerated verdicts differ from the delivered ones.
+    pub variance: Variance,
+    /// Verdicts that are being judged.
+    pub in_flight: usize,
+    /// Connections to the routes' socket.
+    pub connections: usize,
+    /// Connections to the administrators' socket, this one included.
+    pub control_connections: usize,
+}
+
+/// The result of a reload.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReloadResponse {
+    /// The log level in force.
+    pub log_level: String,
+    /// Changed configuration keys that need a restart.
+    pub needs_restart: Vec<String>,
+}
+
+impl From<Outcome> for ProbeReport {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Success { .. } => Self { succeeded: Some(true), error: None },
+            Outcome::Failure(error) | Outcome::Refusal(error) => {
+                Self { succeeded: Some(false), error: Some(error) }
+            }
+            Outcome::Neutral => Self { succeeded: None, error: None },
+        }
+    }
+}

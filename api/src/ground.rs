@@ -1,0 +1,209 @@
+//! Ontologies, sources, pipelines, runs and queries.
+
+use crate::base::page::Limit;
+use jiff::Timestamp;
+use oracled_domain::Sha256Hex;
+use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::check::{CheckProgress, SourceCheck};
+use oracled_domain::ground::freshness::{Freshness, FreshnessPolicy};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::ontology::OntologyRef;
+use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
+use oracled_domain::ground::run::{Run, RunProgress};
+use oracled_domain::ground::source::SourceRegistryEntry;
+use serde::{Deserialize, Serialize};
+
+/// The query of `GET /v1/changes`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ChangesParams {
+    /// Only changes after this position, the `next` of an earlier answer; all if it is absent.
+    pub since: Option<String>,
+    /// Only changes of this source.
+    #[param(value_type = Option<String>)]
+    pub oracle_id: Option<SourceId>,
+    /// The most changes in the answer: 1 to 10000, by default 1000.
+    #[param(value_type = Option<usize>)]
+    #[serde(default)]
+    pub limit: Limit<1000, 10_000>,
+}
+
+/// The answer to a signal.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct InvalidatedSources {
+    /// The sources that are stale now.
+    pub invalidated: Vec<SourceId>,
+}
+
+/// A source and whether it answers.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ListedSource {
+    /// Its entry in the registry.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    pub entry: SourceRegistryEntry,
+    /// The axes that identify an entity, in the order of the ontology.
+    pub identity: Vec<String>,
+    /// Whether it answers now.
+    pub answers: bool,
+    /// Why it does not answer, or until when it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The stored statements: one for each record and release that changes it.
+    pub statements: u64,
+    /// Their size on disk, in bytes.
+    pub size_bytes: u64,
+}
+
+/// A version of an ontology without its axes.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OntologySummary {
+    /// Its id and version.
+    #[serde(flatten)]
+    pub ontology: OntologyRef,
+    /// The number of its axes.
+    pub axes: usize,
+}
+
+/// The query of `GET /v1/runs/{run_id}/rejects`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RejectsParams {
+    /// Only rejects after this position in the payload.
+    pub after: Option<u64>,
+    /// The most rejects in the answer.
+    #[serde(default)]
+    pub limit: Limit,
+}
+
+/// A source with its checks.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CheckedSource {
+    /// The source.
+    #[serde(flatten)]
+    pub entry: SourceRegistryEntry,
+    /// The last completed check; null before the first one.
+    pub last_check: Option<SourceCheck>,
+    /// The progress of the running check; null if none is running.
+    pub checking: Option<CheckProgress>,
+}
+
+/// `POST /v1/sources/{oracle_id}/review`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceReviewRequest {
+    /// It answers from now on; a deprecation is revoked.
+    Approve {},
+    /// It answers until then, at least 90 days from now.
+    Deprecate(Moment),
+}
+
+/// A request that is logged with its reason.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReasonRequest {
+    /// The reason: 1 to 1,024 bytes of visible text.
+    pub reason: String,
+}
+
+/// A registered pipeline.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PipelineDetails {
+    /// The registration.
+    pub registered: RegisteredPipeline,
+    /// Its current definition.
+    pub definition: Definition,
+}
+
+/// The query of `POST /v1/pipelines/{pipeline_id}/runs`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UploadParams {
+    /// The source's name for this version.
+    pub version: String,
+    /// When the source released it.
+    pub released_at: Moment,
+    /// Whether it may replace an earlier payload of this version.
+    #[serde(default)]
+    pub replace: bool,
+}
+
+/// The answer to an upload.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UploadResponse {
+    /// Whether an earlier run read the same payload, so that nothing changes.
+    pub unchanged: bool,
+    /// The run.
+    pub run: Run,
+}
+
+/// The query of `GET /v1/runs`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunsParams {
+    /// Only runs of this source.
+    pub oracle_id: Option<SourceId>,
+    /// Only runs after this one in the list, which begins with the latest.
+    pub after: Option<Sha256Hex>,
+    /// The most runs in the answer.
+    #[serde(default)]
+    pub limit: Limit,
+}
+
+/// A run and its progress.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunReport {
+    /// The run.
+    pub run: Run,
+    /// Its progress; null if it has ended.
+    pub progress: Option<RunProgress>,
+    /// The run that undid it; null if none did.
+    pub undone_by: Option<Sha256Hex>,
+}
+
+/// The answer to a pull.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PullResponse {
+    /// Whether the source has nothing new.
+    pub unchanged: bool,
+    /// The run that reads the payload; null if there is nothing new.
+    pub run: Option<Run>,
+    /// When the source was asked, if it had nothing new.
+    pub retrieved_at: Option<Timestamp>,
+}
+
+/// `POST /v1/sources/{oracle_id}/prune`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PruneRequest {
+    /// Removes content that ceased to hold before this time; by default, all that the pipelines need not keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Moment>,
+}
+
+/// `POST /v1/sources/{oracle_id}/verify`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VerifyFilesRequest {
+    /// Only this run; the whole source if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<Sha256Hex>,
+}
+
+/// The freshness of a source.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct FreshnessReport {
+    /// The policy in force.
+    pub policy: FreshnessPolicy,
+    /// Whether it is the default policy, since none was set.
+    pub is_default: bool,
+    /// When the source was marked stale; null if a run has followed.
+    pub invalidated_at: Option<Timestamp>,
+    /// The latest version that is released by now; null before the first.
+    pub current_version: Option<String>,
+    /// When it was released: the start of all ages.
+    pub released_at: Option<Timestamp>,
+    /// The freshness of each axis now.
+    pub now: Freshness,
+}

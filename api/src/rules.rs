@@ -1,0 +1,83 @@
+//! Oracle-A: text checked against facts.
+
+use oracled_domain::Sha256Hex;
+use oracled_domain::rules::sourced::FactsFrom;
+use oracled_domain::rules::{Expected, Rule, RuleId};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+/// `POST /v1/rules/evaluate`, and every line of `POST /v1/rules/evaluate:batch`.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluateRequest {
+    /// The caller's own id, at most 255 characters. The answer of a batch and the audit log repeat it.
+    pub id: Option<String>,
+    /// The text to check.
+    pub candidate_output: String,
+    /// The facts; either this or `facts_from`, or both.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
+    pub facts: Option<Vec<String>>,
+    /// Sources of facts: at most 16 of `{"query": …}`, as of `POST /v1/query`, and `{"verify": …}`.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
+    pub facts_from: Option<Vec<FactsFrom>>,
+    /// The origin of the text; it is logged, not checked.
+    pub context: Option<String>,
+    /// Comparisons that must hold.
+    pub constraints: Option<Vec<String>>,
+    /// The expected findings: `must_find`, `must_not_find`, `max_unsupported_claims`, `contradiction_ids`,
+    /// `contradiction_pairs`.
+    #[serde(default, deserialize_with = "object")]
+    #[schema(value_type = Option<Object>)]
+    pub expected: Option<Expected>,
+    /// The rules to apply; the configured profile if it is absent.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub rules: Option<Vec<RuleId>>,
+}
+
+/// The answer of `GET /v1/rules`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct RulesResponse {
+    /// All rules.
+    pub rules: Vec<RegisteredRule>,
+    /// The most unsupported claims that are allowed if a request sets no limit.
+    pub unsupported_max: u64,
+}
+
+/// One rule of the registry.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct RegisteredRule {
+    /// Its definition: `id`, `invariant`, `check_type`, `description`, `version`, `parameters`.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    pub rule: &'static Rule,
+    /// The SHA-256 of the definition's canonical JSON.
+    pub sha256: Sha256Hex,
+    /// Whether it applies to a request that names no rules.
+    pub in_profile: bool,
+}
+
+/// A member that is present, so that null is read as a `T`: JSON keeps it, and a text or a list refuses it. A verdict must not
+/// pass unchecked because of a null.
+pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// An object or null. serde alone would also accept an array with the members in their order.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
+    if !text.get().starts_with('{') {
+        return Err(D::Error::custom("`expected` is an object"));
+    }
+    let unplaced = |error: serde_json::Error| {
+        let message = error.to_string();
+        D::Error::custom(message.split(" at line ").next().unwrap_or_default())
+    };
+    serde_json::from_str(text.get()).map(Some).map_err(unplaced)
+}

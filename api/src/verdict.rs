@@ -1,0 +1,248 @@
+//! Verdicts, sessions, the cache and the outbox.
+
+use crate::base::page::Limit;
+use crate::rules::{given, object};
+use jiff::Timestamp;
+use oracled_domain::rules::sourced::FactsFrom;
+use oracled_domain::rules::{Expected, RuleId};
+use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, Variance};
+use oracled_domain::verdict::session::Email;
+use oracled_domain::{MailId, Session, SessionId, Sha256Hex, Tier};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// `POST /v1/crosscheck`.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CrosscheckRequest {
+    /// The session of the verdict: 1 to 255 of `A-Z a-z 0-9 _ . : -`.
+    pub session_id: String,
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// The customer's question.
+    pub query: String,
+    /// The verdict as a JSON value; either this or `raw`.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<Object>)]
+    pub verdict: Option<Box<RawValue>>,
+    /// The model's text; either this or `verdict`.
+    pub raw: Option<String>,
+}
+
+/// `POST /v1/verdicts/{session_id}`. Without `verdict` and `raw` the model is called.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitRequest {
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// The customer's question.
+    pub query: String,
+    /// The address to which the verdict is mailed.
+    pub customer_email: Option<String>,
+    /// The verdict as a JSON value; either this or `raw`, or neither.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<Object>)]
+    pub verdict: Option<Box<RawValue>>,
+    /// The model's text; either this or `verdict`, or neither.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
+    pub raw: Option<String>,
+    /// Facts. With them, the rules check the text of the verdict.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
+    pub facts: Option<Vec<String>>,
+    /// Sources of facts, as in `POST /v1/rules/evaluate`. With them, too, the rules check the text.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
+    pub facts_from: Option<Vec<FactsFrom>>,
+    /// The origin of the verdict; it is logged, not checked.
+    pub context: Option<String>,
+    /// Comparisons that must hold.
+    pub constraints: Option<Vec<String>>,
+    /// The expected findings, as in `POST /v1/rules/evaluate`.
+    #[serde(default, deserialize_with = "object")]
+    #[schema(value_type = Option<Object>)]
+    pub expected: Option<Expected>,
+    /// The rules to apply; the configured profile if it is absent.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub rules: Option<Vec<RuleId>>,
+}
+
+/// `PUT /v1/sessions/{session_id}`.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterSessionRequest {
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// The customer's question.
+    pub query: String,
+    /// The customer's e-mail address.
+    pub customer_email: Option<String>,
+    /// The verdict that was delivered without oracled: `GREEN`, `AMBER`, `RED` or `NULL`.
+    pub original_verdict: Option<String>,
+}
+
+/// `POST /cache/{session_id}`, compatible with the service that oracled replaces.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheRequest {
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// The customer's question.
+    pub query: String,
+    /// The verdict.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Object)]
+    pub verdict: Option<Box<RawValue>>,
+    /// Accepted and ignored: a client may send back what it has read.
+    #[serde(default, rename = "cached_at")]
+    #[schema(value_type = Option<String>)]
+    pub _cached_at: Option<IgnoredAny>,
+    /// Accepted and ignored.
+    #[serde(default, rename = "regen")]
+    #[schema(value_type = Option<bool>)]
+    pub _regen: Option<IgnoredAny>,
+    /// Accepted and ignored.
+    #[serde(default, rename = "regen_reason")]
+    #[schema(value_type = Option<String>)]
+    pub _regen_reason: Option<IgnoredAny>,
+}
+
+/// A session as its owner sees it.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct KnownSession {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub session_id: SessionId,
+    /// The tier that was bought.
+    #[schema(value_type = String)]
+    pub tier: Tier,
+    /// The customer's question.
+    pub query: String,
+    /// Whether the session has an e-mail address; the address itself is not shown.
+    pub has_email: bool,
+    /// The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.
+    #[schema(value_type = String)]
+    pub original_verdict: OriginalLabel,
+}
+
+/// The answer to a purge.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PurgeResponse {
+    /// The session.
+    pub session_id: String,
+    /// Always true; if nothing is cached, the answer is `verdict_not_cached`.
+    pub purged: bool,
+}
+
+/// The query of `GET /v1/outbox`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutboxParams {
+    /// Only mails after this id.
+    pub after: Option<MailId>,
+    /// The most mails in the answer.
+    #[serde(default)]
+    pub limit: Limit,
+    /// Only dead letters.
+    #[serde(default)]
+    pub dead: bool,
+}
+
+/// `POST /v1/outbox/{mail_id}`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MailRequest {
+    /// `requeue`.
+    pub action: MailAction,
+}
+
+/// A change to a mail in the outbox.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MailAction {
+    /// Send it again as if it had just been queued.
+    Requeue,
+}
+
+/// The query of `GET /v1/divergence`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DivergenceParams {
+    /// Only regenerations at or after this time.
+    pub since: Option<Timestamp>,
+}
+
+/// How often regenerated verdicts differ from the delivered ones.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DivergenceResponse {
+    /// Regenerations by the delivered and the regenerated verdict.
+    pub table: DivergenceTable,
+    /// The statistics of the latest regenerations.
+    pub variance: Variance,
+}
+
+/// A session as an administrator sees it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SessionReport {
+    /// Its id.
+    pub session_id: SessionId,
+    /// The tier that was bought.
+    pub tier: Tier,
+    /// The customer's question.
+    pub query: String,
+    /// The user id that may change it on the routes' socket; null if only an administrator may.
+    pub owner_uid: Option<u32>,
+    /// The customer's e-mail address.
+    pub customer_email: Option<Email>,
+    /// The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.
+    pub original_verdict: OriginalLabel,
+    /// The SHA-256 of the verdict that oracled delivered first.
+    pub delivered_sha256: Option<Sha256Hex>,
+    /// The SHA-256 of the verdict that was cached last.
+    pub cached_sha256: Option<Sha256Hex>,
+}
+
+/// `PATCH /v1/sessions/{session_id}`. A member that is absent leaves its value unchanged.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CorrectSessionRequest {
+    /// The new address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer_email: Option<String>,
+    /// The verdict that was delivered without oracled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original_verdict: Option<String>,
+    /// The new owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_uid: Option<u32>,
+}
+
+impl From<Session> for KnownSession {
+    fn from(session: Session) -> Self {
+        let Session { session_id, tier, query, customer_email, original, .. } = session;
+        Self {
+            session_id,
+            tier,
+            query: query.as_str().to_owned(),
+            has_email: customer_email.is_some(),
+            original_verdict: OriginalLabel(original.map(|original| original.verdict_label)),
+        }
+    }
+}
+
+impl From<Session> for SessionReport {
+    fn from(session: Session) -> Self {
+        Self {
+            session_id: session.session_id,
+            tier: session.tier,
+            query: session.query.as_str().to_owned(),
+            owner_uid: session.owner_uid,
+            customer_email: session.customer_email,
+            original_verdict: OriginalLabel(session.original.map(|original| original.verdict_label)),
+            delivered_sha256: session.delivered_sha256,
+            cached_sha256: session.cached_sha256,
+        }
+    }
+}

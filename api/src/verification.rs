@@ -1,0 +1,131 @@
+//! Workflows, decisions and reviews.
+
+use crate::base::page::Limit;
+use jiff::Timestamp;
+use oracled_domain::ground::id::{SourceId, WorkflowId};
+use oracled_domain::ground::value::Value;
+use oracled_domain::verification::candidate::Stated;
+use oracled_domain::verification::request::Claim;
+use oracled_domain::verification::review::ReviewState;
+use oracled_domain::verification::workflow::RegisteredWorkflow;
+use oracled_domain::verification::{Envelope, Inputs, Reason};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A registered workflow.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WorkflowDetails {
+    /// The registered document.
+    pub registered: RegisteredWorkflow,
+    /// Why it cannot decide anything with its sources as they are now; null if it can.
+    pub fault: Option<String>,
+}
+
+/// The decisions of one execution.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ExplainResponse {
+    /// The decisions in their order: two if the workflow answers before its sources do, otherwise one.
+    pub decisions: Vec<ExplainedDecision>,
+}
+
+/// A decision, taken again from the log.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ExplainedDecision {
+    /// All inputs of the decision.
+    pub inputs: Box<Inputs>,
+    /// The envelope that was returned.
+    pub envelope: Box<Envelope>,
+    /// Whether the inputs give the same envelope now, to the byte.
+    pub reproduced: bool,
+}
+
+/// The query of `GET /v1/reviews`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReviewsParams {
+    /// Only reviews that are neither resolved nor dismissed; the default.
+    #[serde(default = "open_only")]
+    pub open: bool,
+    /// Only reviews of this workflow.
+    pub workflow: Option<WorkflowId>,
+    /// Only reviews after this one in the list, which begins with the newest.
+    pub after: Option<String>,
+    /// The most reviews in the answer.
+    #[serde(default)]
+    pub limit: Limit,
+}
+
+const fn open_only() -> bool {
+    true
+}
+
+/// A review without the full answers of its sources.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReviewSummary {
+    /// The execution id of the decision that opened it.
+    pub review_id: String,
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// The entity, by its identity axes.
+    #[serde(rename = "where")]
+    pub thing: BTreeMap<String, Value>,
+    /// The time at which the values hold; absent for the present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point_in_time: Option<Timestamp>,
+    /// The time by which the data was known; absent for all that is known now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_at: Option<Timestamp>,
+    /// The axes to decide, each with its reasons.
+    pub axes: BTreeMap<String, BTreeSet<Reason>>,
+    /// The values of each source on those axes.
+    pub said: BTreeMap<SourceId, BTreeMap<String, Stated>>,
+    /// The claimed values on those axes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claimed: BTreeMap<String, Claim>,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// The reviewer who resolved it; absent if it is open or dismissed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_by: Option<String>,
+    /// When it was resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_at: Option<Timestamp>,
+    /// When the resolution was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+    /// The reviewer who closed it without a decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dismissed_by: Option<String>,
+    /// When it was dismissed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dismissed_at: Option<Timestamp>,
+}
+
+impl From<ReviewState> for ReviewSummary {
+    fn from(ReviewState { review, resolved, revoked, dismissed }: ReviewState) -> Self {
+        let axes = review.axes;
+        let said = review.candidates.into_iter().map(|(oracle_id, mut candidate)| {
+            candidate.values.retain(|path, _| axes.contains_key(path));
+            (oracle_id, candidate.values)
+        });
+        let said = said.filter(|(_, values)| !values.is_empty()).collect();
+        let mut claimed = review.claimed;
+        claimed.retain(|path, _| axes.contains_key(path));
+        Self {
+            review_id: review.review_id,
+            workflow_id: review.workflow_id,
+            thing: review.thing,
+            point_in_time: review.point_in_time,
+            known_at: review.known_at,
+            axes,
+            said,
+            claimed,
+            opened_at: review.opened_at,
+            resolved_at: resolved.as_ref().map(|resolved| resolved.resolved_at),
+            revoked_at: revoked.map(|revoked| revoked.revoked_at),
+            resolved_by: resolved.map(|resolved| resolved.verifier_id),
+            dismissed_at: dismissed.as_ref().map(|dismissed| dismissed.dismissed_at),
+            dismissed_by: dismissed.map(|dismissed| dismissed.verifier_id),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Verbs for the audit log.
+
+pub(crate) mod log;

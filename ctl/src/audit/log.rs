@@ -1,0 +1,284 @@
+//! `oraclectl log`.
+
+mod ground;
+mod verification;
+
+use crate::base::error::CtlError;
+use crate::base::options::{Options, answer_lines, segment};
+use crate::base::output::{harmless, on_one_line};
+use hyper::Method;
+use jiff::{SignedDuration, Timestamp};
+use oracled_api::audit::LogLimit;
+use oracled_api::base::client::{Client, ClientError};
+use oracled_domain::EventKind;
+use serde_json::Value;
+use std::io::Write;
+use std::str::FromStr;
+
+/// Shows the audit log: the newest entries, or those that are asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Log {
+    /// Go on with each further entry as it is written
+    #[arg(short, long)]
+    follow: bool,
+    /// Only entries of this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Only entries of the verification of this execution id
+    #[arg(long, value_name = "ID")]
+    execution: Option<String>,
+    /// Only entries caused by the request with this X-Request-Id
+    #[arg(long, value_name = "ID")]
+    request: Option<String>,
+    /// Only events of this name
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(EventKind::NAMES))]
+    event: Option<String>,
+    /// Only entries since then: a time such as 2026-11-20T10:00:00Z, or how long ago, such as 90s, 15m, 2h, 7d
+    #[arg(long, value_name = "TIME")]
+    since: Option<Since>,
+    /// Only entries with a higher number
+    #[arg(long, value_name = "SEQ")]
+    after: Option<u64>,
+    /// How many entries at the most: the newest 100, or with --since or --after up to 10000 from there on
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// A time, or how long ago it was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Since {
+    At(Timestamp),
+    Ago(SignedDuration),
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(at) = text.parse() {
+            return Ok(Self::At(at));
+        }
+        duration(text).map(Self::Ago)
+    }
+}
+
+/// The time that is written `text`, such as 90s, 15m, 2h, 7d.
+pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<i64>().ok());
+    let days = days.and_then(|days| days.checked_mul(24)).map(SignedDuration::from_hours);
+    let wrong =
+        |_| format!("`{text}` is no time that is told in days, hours or minutes: use 90d, 12h or 30m");
+    days.map_or_else(|| text.parse::<SignedDuration>().map_err(wrong), Ok)
+}
+
+impl Since {
+    pub(crate) fn timestamp(self) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(ago) => Timestamp::now().saturating_sub(ago).unwrap_or(Timestamp::MIN),
+        }
+    }
+}
+
+impl Log {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let path = self.path();
+        let mut client = Client::connect(&options.control_path()).await?;
+        let response = client.open(Method::GET, &path, None).await?;
+        let mut lines = answer_lines(response).await?;
+        while let Some(line) = lines.next_line().await? {
+            print(&line, options.json, out)?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn path(&self) -> String {
+        // from a given place on, all of it; else the newest
+        let from_there = (self.since.is_some() || self.after.is_some()).then_some(LogLimit::MAX);
+        let limit = self.limit.or(from_there);
+        let asked = [
+            ("session", self.session.clone()),
+            ("execution", self.execution.clone()),
+            ("request_id", self.request.clone()),
+            ("event", self.event.clone()),
+            ("since", self.since.map(|since| since.timestamp().to_string())),
+            ("after", self.after.map(|after| after.to_string())),
+            ("limit", limit.map(|limit| limit.to_string())),
+        ];
+        let asked: Vec<_> = asked
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}", segment(&value?))))
+            .collect();
+        format!("/v1/log{}?{}", if self.follow { "/follow" } else { "" }, asked.join("&"))
+    }
+}
+
+fn print(line: &[u8], json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+    if json {
+        return Ok(out.write_all(harmless(&String::from_utf8_lossy(line)).as_bytes())?);
+    }
+    let entry: Value =
+        serde_json::from_slice(line).map_err(|error| ClientError::Unreadable(error.to_string()))?;
+    Ok(writeln!(out, "{}", for_people(&entry))?)
+}
+
+/// By whose order; a signal has no peer.
+fn by(entry: &Value) -> String {
+    let Some(peer) = entry.get("peer").filter(|peer| peer.is_object()) else { return "a signal".into() };
+    let id = |name: &str| peer.get(name).map_or_else(|| "?".into(), Value::to_string);
+    format!("uid {} gid {} pid {}", id("uid"), id("gid"), id("pid"))
+}
+
+/// The process and the request that caused the entry.
+fn caller(entry: &Value) -> String {
+    let Some(caller) = entry.get("caller") else { return String::new() };
+    let text = |name: &str| text_of(caller, name);
+    format!("[uid {} pid {} request {}]", text("uid"), text("pid"), text("request_id"))
+}
+
+fn text_of(entry: &Value, name: &str) -> String {
+    match entry.get(name) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// How a request to the model went.
+fn interaction(entry: &Value) -> String {
+    let text = |name: &str| text_of(entry, name);
+    let (path, attempt, status) = (text("path"), text("attempt"), text("status"));
+    let why = [text("error_code"), text("finish_reason")].join(" ");
+    format!("{path} {} attempt {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
+}
+
+/// A time to the millisecond, whatever it ends in, so that what follows stands in one column.
+fn in_one_width(timestamp: String) -> String {
+    timestamp.parse::<Timestamp>().map_or(timestamp, |at| format!("{at:.3}"))
+}
+
+/// One line: number, time, event, session, a summary of the entry, and the caller.
+pub(crate) fn for_people(entry: &Value) -> String {
+    let text = |name: &str| text_of(entry, name);
+    let what = match text("event").as_str() {
+        "tmm_crosscheck" => {
+            let flags = entry.get("flags").and_then(Value::as_array).into_iter().flatten();
+            let flags: Vec<_> = flags.filter_map(Value::as_str).collect();
+            let decided = if text("approved") == "true" { "approved" } else { "refused" };
+            let score = entry.get("coherence_score").and_then(Value::as_f64).unwrap_or_default();
+            let (tier, path, reason) = (text("tier"), text("path"), text("crosscheck_reason"));
+            format!(
+                "{decided} {path} {tier} {} C={score:.4} {reason} {}",
+                text("verdict_label"),
+                flags.join(",")
+            )
+        }
+        "rules_evaluated" => {
+            let rules = entry.get("rules").and_then(Value::as_array).into_iter().flatten();
+            let against = rules.filter(|rule| text_of(rule, "verdict") != "PASS");
+            let against =
+                against.map(|rule| format!("{} {}", text_of(rule, "rule"), text_of(rule, "verdict")));
+            let against: Vec<_> = against.collect();
+            format!("{} {} {} {}", text("case_id"), text("path"), text("verdict"), against.join(", "))
+        }
+        "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
+        "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
+        "regen_attempted" => text("tier"),
+        "oracle_interaction" => interaction(entry),
+        "regen_divergence_check" => {
+            let level = text("divergence_level");
+            let level = if level.is_empty() { "not compared" } else { &level };
+            format!("{} -> {} {level}", text("original_verdict"), text("regen_verdict"))
+        }
+        "infrastructure_variance" => {
+            format!("{} of {} regenerated verdicts differ", text("diverged"), text("regens"))
+        }
+        "verdict_purged" => format!("by {}", by(entry)),
+        "control_action" => format!("{} {} by {}", text("action"), text("detail"), by(entry)),
+        "oracle_health_changed" => {
+            let (oracle_id, from, to, cause) = (text("oracle_id"), text("from"), text("to"), text("cause"));
+            let by = if text("peer").is_empty() { String::new() } else { format!(": {}", by(entry)) };
+            format!("{oracle_id} {from} → {to}: {cause}{by}")
+        }
+        "mail_queued" => text("kind"),
+        "mail_sent" => format!("{} at attempt {}", text("kind"), text("attempt")),
+        "mail_failed" => {
+            let (kind, attempt, next) = (text("kind"), text("attempt"), text("next_attempt_at"));
+            let next = if next.is_empty() { "dead".to_owned() } else { format!("again at {next}") };
+            format!("{kind} at attempt {attempt}: {}; {next}", text("cause"))
+        }
+        "mail_requeued" | "mail_dropped" => format!("{} by {}", text("mail_id"), by(entry)),
+        "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
+        "storage_recovered" => {
+            format!(
+                "failed at {}: {}; {} entries in the service log",
+                text("failed_at"),
+                text("cause"),
+                text("fallback_entries")
+            )
+        }
+        name => ground::for_people(name, entry)
+            .or_else(|| verification::for_people(name, entry))
+            .unwrap_or_else(|| text("version")),
+    };
+    let (seq, at) = (text("seq"), in_one_width(text("timestamp")));
+    let line = format!("{seq} {at} {} {} {what} {}", text("event"), text("session_id"), caller(entry));
+    on_one_line(&line.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_change_of_an_oracles_health_is_told_on_one_line_with_its_cause() {
+        let mut entry = json!({
+            "seq": 7,
+            "event": "oracle_health_changed",
+            "oracle_id": "model",
+            "from": "healthy",
+            "to": "degraded",
+            "cause": "a failure: status\n500",
+            "consecutive_failures": 1,
+            "peer": null,
+            "timestamp": "2026-11-20T10:00:00Z",
+        });
+        let line = "7 2026-11-20T10:00:00.000Z oracle_health_changed model healthy → degraded: a failure: status 500";
+        assert_eq!(for_people(&entry), line);
+        entry["peer"] = json!({"uid": 1, "gid": 2, "pid": 3});
+        assert_eq!(for_people(&entry), format!("{line}: uid 1 gid 2 pid 3"));
+    }
+    #[test]
+    fn an_evaluation_is_told_with_the_id_of_its_case() {
+        let mut entry = json!({
+            "seq": 12,
+            "event": "rules_evaluated",
+            "verdict": "FAIL",
+            "rules": [
+                {"rule": "RULE-PREC-001", "verdict": "PASS"},
+                {"rule": "RULE-PREC-003", "verdict": "FAIL"},
+                {"rule": "RULE-CONT-001", "verdict": "ERROR"},
+            ],
+            "timestamp": "2026-11-20T10:00:00.25Z",
+        });
+        let head = "12 2026-11-20T10:00:00.250Z rules_evaluated";
+        let told = "FAIL RULE-PREC-003 FAIL, RULE-CONT-001 ERROR";
+        assert_eq!(for_people(&entry), format!("{head} {told}"));
+        entry["case_id"] = json!("page\n7");
+        assert_eq!(for_people(&entry), format!("{head} page 7 {told}"));
+    }
+
+    #[test]
+    fn times_have_one_width_and_what_is_none_stays_as_it_is() {
+        for (given, shown) in [
+            ("2026-11-20T10:00:00Z", "2026-11-20T10:00:00.000Z"),
+            ("2026-11-20T10:00:00.1Z", "2026-11-20T10:00:00.100Z"),
+            ("2026-11-20T10:00:00.123456789Z", "2026-11-20T10:00:00.123Z"),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(in_one_width(given.to_owned()), shown);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What happens in the ground-truth layer, at a glance.
+
+use super::{by, text_of};
+use serde_json::Value;
+
+/// What an entry of the event `name` says beside its number and time; nothing where it is none of these.
+pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
+    let text = |name: &str| text_of(entry, name);
+    Some(match name {
+        "ontology_registered" => format!("{}@{} by {}", text("ontology_id"), text("version"), by(entry)),
+        "pipeline_registered" => format!("{} by {}", text("pipeline_id"), by(entry)),
+        "adapter_registered" => format!("{} by {}", text("oracle_id"), by(entry)),
+        "source_changed" => format!("{} {} by {}", text("oracle_id"), text("change"), by(entry)),
+        "freshness_policy_set" => format!("{} by {}", text("oracle_id"), by(entry)),
+        "source_invalidated" => {
+            format!("{} by {}: {}", text("oracle_id"), text("trigger"), text("detail"))
+        }
+        "source_confirmed" => {
+            format!("{} by {}: {}", text("oracle_id"), text("confirmed_by"), text("detail"))
+        }
+        "ingestion_started" => format!("{} {}", text("oracle_id"), text("version")),
+        "ingestion_ended" => {
+            let count = |name: &str| entry.pointer(name).map_or_else(|| "?".into(), Value::to_string);
+            let (records, rejected) = (count("/counts/records"), count("/counts/rejected"));
+            let (oracle_id, version, state) = (text("oracle_id"), text("version"), text("state"));
+            let cause = text("cause");
+            format!("{oracle_id} {version} {state}: {records} records, {rejected} rejected {cause}")
+        }
+        "pull_started" => format!("{} for {}", text("pipeline_id"), text("requested_by")),
+        "pull_ended" => {
+            let run_id = entry.get("run_id").and_then(Value::as_str);
+            let told = run_id.map_or_else(|| "nothing new".to_owned(), |run_id| format!("run {run_id}"));
+            format!("{} for {}: {told}", text("pipeline_id"), text("requested_by"))
+        }
+        "pull_failed" => {
+            format!("{} for {}: {}", text("pipeline_id"), text("requested_by"), text("cause"))
+        }
+        "source_pruned" => {
+            format!("{} before {}: {} versions", text("oracle_id"), text("before"), text("versions"))
+        }
+        "source_rebuilt" => {
+            let files = entry.get("files").and_then(Value::as_array).map_or(0, Vec::len);
+            format!("{} by {}: {files} files out of {} runs", text("oracle_id"), by(entry), text("runs"))
+        }
+        "source_queried" => {
+            let (read, oracle_id, version) = (text("read"), text("oracle_id"), text("data_version"));
+            let (outcome, records) = (text("outcome"), text("records_returned"));
+            format!("{read} {oracle_id} {version} {outcome}: {records} records {}", text("freshness"))
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_run_is_told_with_what_came_of_it() {
+        let entry = json!({
+            "event": "ingestion_ended", "oracle_id": "cnf", "version": "2015", "state": "completed",
+            "counts": {"records": 16, "rejected": 2},
+        });
+        let told = for_people("ingestion_ended", &entry).expect("it is one of these");
+        assert_eq!(told.trim_end(), "cnf 2015 completed: 16 records, 2 rejected");
+        assert_eq!(for_people("service_started", &entry), None);
+    }
+}

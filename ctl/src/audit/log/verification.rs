@@ -1,0 +1,81 @@
+//! What happens in verification, at a glance.
+
+use super::{by, text_of};
+use serde_json::Value;
+
+/// What an entry of the event `name` says beside its number and time; nothing where it is none of these.
+pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
+    let text = |name: &str| text_of(entry, name);
+    let inside = |place: &str| entry.pointer(place).and_then(Value::as_str).unwrap_or_default();
+    Some(match name {
+        "workflow_registered" => format!("{} by {}", text("workflow_id"), by(entry)),
+        "source_asked" => {
+            let (execution_id, oracle_id, status) = (text("execution_id"), text("oracle_id"), text("status"));
+            let (version, why, ms) = (text("oracle_version"), text("error_code"), text("latency_ms"));
+            let stale = if text("stale_data_used") == "true" { "kept" } else { "" };
+            format!("{execution_id} {oracle_id} {version} {status} {why} {stale} {ms} ms")
+        }
+        "verification_decided" => {
+            let reasons = entry.get("reasons").and_then(Value::as_array).into_iter().flatten();
+            let reasons = reasons.filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+            let afterwards = if inside("/inputs/stage") == "delayed" { "afterwards" } else { "" };
+            let (execution_id, workflow_id) = (text("execution_id"), text("workflow_id"));
+            format!("{execution_id} {workflow_id} {} {afterwards} {reasons}", text("kind"))
+        }
+        "review_opened" => {
+            let axes = entry.pointer("/review/axes").and_then(Value::as_object).into_iter().flatten();
+            let axes = axes.map(|(axis, _)| axis.as_str()).collect::<Vec<_>>().join(", ");
+            format!("{} {}: {axes}", text("review_id"), inside("/review/workflow_id"))
+        }
+        "review_resolved" => {
+            format!("{} by {}: {}", text("review_id"), by(entry), inside("/resolution/reason"))
+        }
+        "review_revoked" | "review_dismissed" => {
+            format!("{} by {}: {}", text("review_id"), by(entry), text("reason"))
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_decision_is_told_with_its_kind_and_why_it_has_no_values() {
+        let mut entry = json!({
+            "execution_id": "v-1", "workflow_id": "census", "kind": "human_review",
+            "reasons": ["same_tier", "escalation_threshold"], "inputs": {"stage": "first"},
+        });
+        let told = |entry: &Value| for_people("verification_decided", entry).expect("it is one of these");
+        let words = |told: String| told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words(told(&entry)), "v-1 census human_review same_tier, escalation_threshold");
+        entry["inputs"]["stage"] = json!("delayed");
+        assert!(words(told(&entry)).contains("human_review afterwards same_tier"));
+    }
+
+    #[test]
+    fn a_question_to_a_source_and_a_review_are_told_on_a_line_each() {
+        let asked = json!({
+            "execution_id": "v-1", "oracle_id": "un-live", "oracle_version": "unknown", "status": "timeout",
+            "error_code": "timed_out", "stale_data_used": true, "latency_ms": 5000,
+        });
+        assert_eq!(
+            for_people("source_asked", &asked).as_deref(),
+            Some("v-1 un-live unknown timeout timed_out kept 5000 ms")
+        );
+        let opened = json!({
+            "review_id": "v-1", "review": {"workflow_id": "census", "axes": {"population": ["same_tier"]}},
+        });
+        assert_eq!(for_people("review_opened", &opened).as_deref(), Some("v-1 census: population"));
+        let resolved = json!({
+            "review_id": "v-1", "resolution": {"reason": "measured anew"}, "peer": {"uid": 1, "gid": 2, "pid": 3},
+        });
+        assert_eq!(
+            for_people("review_resolved", &resolved).as_deref(),
+            Some("v-1 by uid 1 gid 2 pid 3: measured anew")
+        );
+        assert_eq!(for_people("service_started", &asked), None);
+    }
+}

@@ -1,0 +1,10 @@
+//! Shared by all verbs: options, input, output, errors.
+
+pub(crate) mod document;
+pub(crate) mod error;
+pub(crate) mod given;
+pub(crate) mod input;
+pub(crate) mod lines;
+pub(crate) mod look;
+pub(crate) mod options;
+pub(crate) mod output;

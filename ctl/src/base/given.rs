@@ -1,0 +1,47 @@
+//! Values of axes as they are given on the command line, `AXIS=VALUE`.
+
+use crate::base::error::CtlError;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// A value of an axis; it is the axis that says of which type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Given {
+    axis: String,
+    value: String,
+}
+
+/// The value that is written `text`: all that stands behind the first `=`.
+pub(crate) fn given(text: &str) -> Result<Given, String> {
+    let (axis, value) = text.split_once('=').ok_or("a value is written AXIS=VALUE, as in area=ABW")?;
+    Ok(Given { axis: axis.trim().to_owned(), value: value.trim().to_owned() })
+}
+
+/// Values by their axes.
+pub(crate) fn by_axis(given: &[Given]) -> Result<BTreeMap<String, Json>, CtlError> {
+    let mut values = BTreeMap::new();
+    for Given { axis, value } in given {
+        if values.insert(axis.clone(), Json::String(value.clone())).is_some() {
+            return Err(CtlError::NotOne(format!("`{axis}` is given twice")));
+        }
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_all_behind_the_first_sign_and_no_axis_has_two() {
+        let read = |text: &str| given(text).expect("it is a value");
+        let values = by_axis(&[read("area = ABW"), read("note=a=b")]).expect("each is given once");
+        assert_eq!(
+            values,
+            [("area".to_owned(), Json::from("ABW")), ("note".to_owned(), Json::from("a=b"))].into()
+        );
+        assert!(given("area").is_err());
+        let twice = by_axis(&[read("area=ABW"), read("area=ABW")]).expect_err("it is given twice");
+        assert_eq!(twice.to_string(), "`area` is given twice");
+    }
+}

@@ -1,0 +1,109 @@
+//! The options of every verb, and the calls on both sockets.
+
+use super::error::CtlError;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::{Method, Response};
+use oracled_api::base::client::{Answer, AnswerLines, Client, ClientError};
+use oracled_api::base::directories::Directories;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What every verb takes.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// The routes' socket [env: ORACLED_SOCKET]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// The administrators' socket [env: ORACLED_CONTROL_SOCKET]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) control_socket: Option<PathBuf>,
+    /// Print JSON, for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+impl Options {
+    pub(crate) fn routes_path(&self) -> PathBuf {
+        socket(self.socket.as_ref(), "ORACLED_SOCKET", "oracled.sock")
+    }
+
+    pub(crate) fn control_path(&self) -> PathBuf {
+        socket(self.control_socket.as_ref(), "ORACLED_CONTROL_SOCKET", "control.sock")
+    }
+
+    pub(crate) async fn on_routes(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Answer, CtlError> {
+        call(&self.routes_path(), method, path, body).await
+    }
+
+    /// Has something done on the administrators' socket that takes the time that it takes.
+    pub(crate) async fn done_on_control(
+        &self,
+        path: &str,
+        order: &impl serde::Serialize,
+    ) -> Result<Answer, CtlError> {
+        let body = serde_json::to_vec(order).map_err(io::Error::from)?;
+        let mut client = Client::connect(&self.control_path()).await?;
+        let answer = client.call_however_long(Method::POST, path, body.into()).await?;
+        if answer.status.is_success() { Ok(answer) } else { Err(problem(&answer)) }
+    }
+
+    pub(crate) async fn on_control(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Answer, CtlError> {
+        call(&self.control_path(), method, path, body).await
+    }
+}
+
+/// A socket: as given, else as a variable says, else systemd's if it is there, else the user's own. clap, told of the variable,
+/// would show the flag in every usage as one that has to be given.
+pub(crate) fn socket(given: Option<&PathBuf>, variable: &str, name: &str) -> PathBuf {
+    let set = || std::env::var_os(variable).map(PathBuf::from);
+    given.cloned().or_else(set).unwrap_or_else(|| Directories::socket(name))
+}
+
+pub(crate) async fn call(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Option<Bytes>,
+) -> Result<Answer, CtlError> {
+    let answer = Client::connect(socket).await?.call(method, path, body).await?;
+    if answer.status.is_success() { Ok(answer) } else { Err(problem(&answer)) }
+}
+
+/// The lines of an answer, where it is one of success.
+pub(crate) async fn answer_lines(response: Response<Incoming>) -> Result<AnswerLines, CtlError> {
+    if response.status().is_success() {
+        return Ok(AnswerLines::of(response.into_body()));
+    }
+    Err(problem(&Answer::whole(response).await?))
+}
+
+/// The error in an answer that is none of success.
+pub(crate) fn problem(answer: &Answer) -> CtlError {
+    let status = answer.status.as_u16();
+    let Ok(document) = answer.json::<serde_json::Value>() else {
+        let text = format!("status {status} without a problem document");
+        return ClientError::Unreadable(text).into();
+    };
+    let text =
+        |name: &str| document.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    CtlError::Problem { detail: text("detail"), code: text("code"), status, document }
+}
+
+/// One segment of a path, with everything escaped that could end it.
+pub(crate) fn segment(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

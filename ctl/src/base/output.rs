@@ -1,0 +1,188 @@
+//! How verbs print: JSON for programs, tables for people.
+
+use super::look::{Look, text};
+use crate::base::error::CtlError;
+use oracled_domain::Sha256Hex;
+use serde::Serialize;
+use serde_json::Value;
+use std::io::Write;
+
+/// So many digits of a run's id are shown.
+const DIGITS: usize = 12;
+
+/// One JSON document on lines of its own.
+pub(crate) fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
+    let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
+    Ok(writeln!(out, "{}", harmless(&text))?)
+}
+
+/// `text` with everything escaped that a terminal takes for an order or does not show: controls, and the marks that
+/// turn, join or hide what is written. Lines stay lines. JSON stays the same JSON.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if steers(character) && character != '\n' {
+            let mut units = [0; 2];
+            for unit in character.encode_utf16(&mut units) {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// The same on one line: what others wrote must not look like a line of ours.
+pub(crate) fn on_one_line(text: &str) -> String {
+    harmless(text).replace('\n', "\\n")
+}
+
+/// The same, cut where it has more than so many characters.
+pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
+    let cut = text.char_indices().nth(chars_max).map(|(at, _)| at);
+    match cut.and_then(|at| text.get(..at)) {
+        Some(head) => on_one_line(head) + "…",
+        None => on_one_line(text),
+    }
+}
+
+fn steers(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
+        || matches!(character, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// So many of something: the word for one, or that for several.
+pub(crate) fn count(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+/// A table with a heading; where the terminal has not room for it, row by row.
+pub(crate) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
+    let cells = rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
+    if let Some(table) = Look::of_stdout().data(&heading, cells) {
+        return text(&table);
+    }
+    let row = |row: [String; N]| pairs(&heading.into_iter().zip(row).collect::<Vec<_>>());
+    rows.into_iter().map(row).collect::<Vec<_>>().join("\n")
+}
+
+/// So many rows are printed for people who do not say how many.
+const ROWS: u64 = 100;
+
+/// How many rows to print at the most: as many as are asked for, else all of them for programs.
+pub(crate) fn limit(asked: Option<u64>, for_programs: bool) -> usize {
+    let rows = asked.unwrap_or(if for_programs { u64::MAX } else { ROWS });
+    usize::try_from(rows).unwrap_or(usize::MAX)
+}
+
+/// Says beside what programs read that there is more.
+pub(crate) fn left_out() {
+    drop(writeln!(std::io::stderr(), "oraclectl: there are more than -n allows, and they are left out"));
+}
+
+/// The beginning of a run's id, as much as tells it apart.
+pub(crate) fn short(run_id: &Sha256Hex) -> String {
+    run_id.as_str().chars().take(DIGITS).collect()
+}
+
+/// Who asked for something: a user's number is said to be one.
+pub(crate) fn by_whom(name: &str) -> String {
+    let is_uid = name.bytes().all(|byte| byte.is_ascii_digit());
+    if is_uid { format!("uid {name}") } else { name.to_owned() }
+}
+
+/// The same for programs that read tables, as RFC 4180 has it.
+pub(crate) fn csv<const N: usize>(
+    out: &mut dyn Write,
+    heading: [&str; N],
+    rows: Vec<[String; N]>,
+) -> Result<(), CtlError> {
+    csv_of(out, heading.map(str::to_owned).to_vec(), rows.into_iter().map(Vec::from).collect())
+}
+
+/// The same for a table whose columns are not known beforehand.
+pub(crate) fn csv_of(
+    out: &mut dyn Write,
+    heading: Vec<String>,
+    rows: Vec<Vec<String>>,
+) -> Result<(), CtlError> {
+    let mut csv = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
+    for row in [heading].into_iter().chain(rows) {
+        csv.write_record(row.iter().map(|cell| on_one_line(cell))).map_err(std::io::Error::from)?;
+    }
+    Ok(csv.flush()?)
+}
+
+/// Names and values below each other.
+pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
+    let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    pairs.iter().map(|(name, value)| format!("{name:width$}  {}\n", on_one_line(value))).collect()
+}
+
+/// A decision for people: what was decided, why, and on what grounds.
+pub(crate) fn decision(decision: &Value) -> String {
+    let field = |name: &str| match decision.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let approved = decision.get("approved").and_then(Value::as_bool).unwrap_or(false);
+    let flags = decision.get("flags").and_then(Value::as_array);
+    let flags: Vec<_> = flags.into_iter().flatten().filter_map(Value::as_str).collect();
+    pairs(&[
+        ("decision", if approved { "approved".into() } else { "refused".into() }),
+        ("reason", field("crosscheck_reason")),
+        ("verdict", field("verdict_label")),
+        ("coherence", format!("{} (threshold {})", field("coherence_score"), field("threshold"))),
+        ("flags", if flags.is_empty() { "none".into() } else { flags.join(", ") }),
+    ])
+}
+
+/// Prints the error of a verb, unless it was printed already.
+pub(crate) fn complain(error: &CtlError, json: bool, out: &mut dyn Write) {
+    if let (true, CtlError::Problem { document, .. }) = (json, error) {
+        drop(writeln!(out, "{}", harmless(&document.to_string())));
+    }
+    let was_printed = matches!(
+        error,
+        CtlError::NotApproved
+            | CtlError::NotVerified
+            | CtlError::ProbeFailed
+            | CtlError::CameToNothing
+            | CtlError::Printed(_)
+            | CtlError::Verb { was_printed: true, .. }
+    );
+    if !was_printed {
+        drop(writeln!(std::io::stderr(), "oraclectl: {}", on_one_line(&error.to_string())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_others_wrote_steers_the_terminal() {
+        let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\r\u{202e}b\u{feff}\u{e0041}é\u{301}";
+        assert_eq!(
+            harmless(hostile),
+            "a\\u001b]0;x\\u0007\\u009b2J\\u000d\\u202eb\\ufeff\\udb40\\udc41é\u{301}"
+        );
+        assert_eq!(on_one_line("reason\ndecision  approved"), "reason\\ndecision  approved");
+        let lines = pairs(&[("flags", "x\ndecision   approved".into())]);
+        assert_eq!(lines.lines().count(), 1, "{lines}");
+    }
+
+    #[test]
+    fn harmless_json_is_the_same_json() {
+        let text = serde_json::to_string("\u{9b}2J \u{202e} \u{e0041}").expect("it is text");
+        let shown = harmless(&text);
+        assert!(shown.is_ascii());
+        assert_eq!(
+            serde_json::from_str::<String>(&shown).expect("it is JSON"),
+            "\u{9b}2J \u{202e} \u{e0041}"
+        );
+    }
+}

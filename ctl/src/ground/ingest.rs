@@ -1,0 +1,224 @@
+//! `oraclectl ingest`.
+
+mod follow;
+mod show;
+mod upload;
+
+use crate::base::error::CtlError;
+use crate::base::options::{Options, segment};
+use crate::base::output::{csv, json, left_out, table};
+use hyper::Method;
+use oracled_api::base::page::Page;
+use oracled_api::ground::PullResponse;
+use oracled_api::ground::ReasonRequest;
+use oracled_api::ground::RunReport;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::run::{Run, RunState};
+use std::io::Write;
+
+/// Ingestion: payloads of sources that become records, each in a run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Ingest {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    Run(upload::Run),
+    /// Has the daemon pull a payload, and shows its run until that has ended
+    Pull {
+        /// By which pipeline
+        pipeline_id: PipelineId,
+        /// Only begin the run, and print it
+        #[arg(long)]
+        detach: bool,
+    },
+    /// Shows the runs, the latest first
+    List {
+        /// Only those of this source
+        oracle_id: Option<SourceId>,
+        /// Only runs after this one in the list, by its whole id
+        #[arg(long, value_name = "RUN")]
+        after: Option<Sha256Hex>,
+        /// The most runs: 1 to 1000, by default 100
+        #[arg(short = 'n', long, value_name = "N")]
+        limit: Option<usize>,
+        /// Print a table for programs
+        #[arg(long, conflicts_with = "json")]
+        csv: bool,
+    },
+    /// Shows a run: how far it is, or what came of it
+    Show {
+        /// Which one, by its id or 8 or more of its first digits
+        run_id: String,
+    },
+    /// Has a run end; nothing of it becomes visible
+    Cancel {
+        /// Which one, by its id or 8 or more of its first digits
+        run_id: String,
+    },
+    /// Approve a held run, so that it passes its gates, and show it until it has ended
+    Approve {
+        /// The run's id, or 8 or more of its first digits
+        run_id: String,
+        /// The reason, for the log
+        #[arg(long)]
+        reason: String,
+        /// Do not wait for the end of the run
+        #[arg(long)]
+        detach: bool,
+    },
+    /// Discard a held run
+    Discard {
+        /// The run's id, or 8 or more of its first digits
+        run_id: String,
+        /// The reason, for the log
+        #[arg(long)]
+        reason: String,
+    },
+    /// Undo a completed run; questions with an earlier `known_at` still see it
+    Undo {
+        /// The run's id, or 8 or more of its first digits
+        run_id: String,
+        /// The reason, for the log
+        #[arg(long)]
+        reason: String,
+    },
+}
+
+impl Ingest {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        match &self.action {
+            Action::Run(verb) => verb.run(options, out).await,
+            Action::Pull { pipeline_id, detach } => pull(options, out, pipeline_id, *detach).await,
+            Action::List { oracle_id, after, limit, csv } => {
+                let params = [
+                    oracle_id.as_ref().map(|oracle_id| format!("oracle_id={oracle_id}")),
+                    after.as_ref().map(|after| format!("after={after}")),
+                    limit.map(|limit| format!("limit={limit}")),
+                ];
+                let params: Vec<_> = params.into_iter().flatten().collect();
+                list(options, out, &params.join("&"), *csv).await
+            }
+            Action::Show { run_id } => {
+                let seen = seen(options, run_id).await?;
+                if options.json { json(out, &seen) } else { show::show(out, &seen) }
+            }
+            Action::Approve { run_id, reason, detach } => {
+                let seen: RunReport = decide(options, run_id, "approve", reason).await?;
+                if *detach {
+                    return if options.json { json(out, &seen) } else { show::show(out, &seen) };
+                }
+                ended(options, out, &follow::to_its_end(options, &seen.run.run_id).await?)
+            }
+            Action::Discard { run_id, reason } => {
+                let seen = decide(options, run_id, "discard", reason).await?;
+                if options.json { json(out, &seen) } else { show::show(out, &seen) }
+            }
+            Action::Undo { run_id, reason } => {
+                let seen = decide(options, run_id, "undo", reason).await?;
+                if options.json { json(out, &seen) } else { show::show(out, &seen) }
+            }
+            Action::Cancel { run_id } => {
+                let path = path(run_id) + "/cancel";
+                let seen: RunReport = options.on_control(Method::POST, &path, None).await?.json()?;
+                if options.json {
+                    return json(out, &seen);
+                }
+                Ok(writeln!(out, "run {} is told to end", seen.run.run_id)?)
+            }
+        }
+    }
+}
+
+/// Shows a run that has ended.
+///
+/// # Errors
+/// `Held` and `CameToNothing` where nothing of it is visible.
+fn ended(options: &Options, out: &mut dyn Write, seen: &RunReport) -> Result<(), CtlError> {
+    if options.json {
+        json(out, seen)?;
+    } else {
+        show::show(out, seen)?;
+    }
+    came_to(&seen.run)
+}
+
+/// # Errors
+/// `Held` and `CameToNothing` where nothing of the run is visible.
+fn came_to(run: &Run) -> Result<(), CtlError> {
+    match run.state {
+        RunState::Completed | RunState::Running => Ok(()),
+        RunState::Held => Err(CtlError::Held(run.run_id.clone())),
+        RunState::Failed | RunState::Cancelled | RunState::Discarded => Err(CtlError::CameToNothing),
+    }
+}
+
+/// # Errors
+/// As [`ended`].
+async fn pull(
+    options: &Options,
+    out: &mut dyn Write,
+    pipeline_id: &PipelineId,
+    detach: bool,
+) -> Result<(), CtlError> {
+    let path = format!("/v1/pipelines/{pipeline_id}/pull");
+    let pulled: PullResponse = options.done_on_control(&path, &serde_json::json!({})).await?.json()?;
+    let Some(run) = pulled.run.clone().filter(|_| !detach && !pulled.unchanged) else {
+        if options.json {
+            json(out, &pulled)?;
+            return pulled.run.as_ref().map_or(Ok(()), came_to);
+        }
+        let told = match &pulled.run {
+            Some(run) if pulled.unchanged => {
+                came_to(run)?;
+                format!("run {} has brought the same before: nothing changes", run.run_id)
+            }
+            Some(run) => format!("run {} goes on", run.run_id),
+            None => "the source has nothing that is not known".to_owned(),
+        };
+        return Ok(writeln!(out, "{told}")?);
+    };
+    ended(options, out, &follow::to_its_end(options, &run.run_id).await?)
+}
+
+/// Sends an operator's decision about a run to the daemon.
+async fn decide(options: &Options, run_id: &str, verb: &str, reason: &str) -> Result<RunReport, CtlError> {
+    let reason = ReasonRequest { reason: reason.to_owned() };
+    Ok(options.done_on_control(&format!("{}/{verb}", path(run_id)), &reason).await?.json()?)
+}
+
+/// The path of a run.
+pub(crate) fn path(run_id: &str) -> String {
+    format!("/v1/runs/{}", segment(run_id))
+}
+
+/// A run as it is now.
+pub(crate) async fn seen(options: &Options, run_id: &str) -> Result<RunReport, CtlError> {
+    Ok(options.on_control(Method::GET, &path(run_id), None).await?.json()?)
+}
+
+async fn list(options: &Options, out: &mut dyn Write, params: &str, is_csv: bool) -> Result<(), CtlError> {
+    let path = format!("/v1/runs?{params}");
+    let page: Page<RunReport> = options.on_control(Method::GET, &path, None).await?.json()?;
+    if options.json {
+        return json(out, &page);
+    }
+    let runs = page.items;
+    if is_csv {
+        if page.next.is_some() {
+            left_out();
+        }
+        return csv(out, show::COLUMNS, runs.iter().map(show::row).collect());
+    }
+    if runs.is_empty() {
+        return Ok(writeln!(out, "no runs: `oraclectl ingest run`")?);
+    }
+    writeln!(out, "{}", table(show::HEADING, runs.iter().map(show::short_row).collect()))?;
+    if let Some(next) = page.next {
+        writeln!(out, "there are more: --after {next}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! A run that is watched until it ends.
+
+use super::seen;
+use crate::base::error::CtlError;
+use crate::base::options::Options;
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
+use oracled_api::ground::RunReport;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::run::RunProgress;
+use oracled_domain::ground::run::RunState;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::signal::ctrl_c;
+use tokio::time::sleep;
+
+/// How often a run is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Watches a run to its end; the bar is hidden where standard error is not a terminal.
+///
+/// # Errors
+/// `Detached` where an administrator does not wait for that.
+pub(crate) async fn to_its_end(options: &Options, run_id: &Sha256Hex) -> Result<RunReport, CtlError> {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{bar:20} {percent:>3}% {wide_msg}");
+    let bar = style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style));
+    let mut interrupted = pin!(ctrl_c());
+    loop {
+        let seen = seen(options, run_id.as_str()).await?;
+        if seen.run.state != RunState::Running {
+            bar.finish_and_clear();
+            return Ok(seen);
+        }
+        if let Some(progress) = &seen.progress {
+            draw(&bar, progress);
+        }
+        tokio::select! {
+            () = sleep(LOOK_EVERY) => {}
+            _ = &mut interrupted => {
+                bar.finish_and_clear();
+                return Err(CtlError::Detached(run_id.clone()));
+            }
+        }
+    }
+}
+
+fn draw(bar: &ProgressBar, progress: &RunProgress) {
+    let RunProgress { bytes, bytes_read, read, rejected, .. } = progress;
+    let went_on = Timestamp::now().duration_since(progress.started_at);
+    let each_s = read / u64::try_from(went_on.as_secs()).unwrap_or(0).max(1);
+    bar.set_length(*bytes);
+    bar.set_position(*bytes_read);
+    let doing: &str = progress.phase.into();
+    bar.set_message(format!("{doing}: {read} records ({each_s}/s), {rejected} rejected"));
+}

@@ -1,0 +1,145 @@
+//! Runs, as people and as programs see them.
+
+use crate::base::error::CtlError;
+use crate::base::output::{by_whom, on_one_line, pairs, short};
+use oracled_api::ground::RunReport;
+use oracled_domain::base::decimal::Decimal;
+use oracled_domain::ground::rejection::Rule;
+use oracled_domain::ground::run::Effect;
+use oracled_domain::ground::run::RunProgress;
+use oracled_domain::ground::run::{AxisFill, Run, RunDecision};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// The columns for people.
+pub(crate) const HEADING: [&str; 7] =
+    ["run", "source", "version", "state", "started at", "records", "rejected"];
+
+/// The columns for programs.
+pub(crate) const COLUMNS: [&str; 12] = [
+    "run_id",
+    "oracle_id",
+    "pipeline_id",
+    "version",
+    "released_at",
+    "state",
+    "started_at",
+    "ended_at",
+    "read",
+    "records",
+    "rejected",
+    "undone_by",
+];
+
+/// A run for people.
+pub(crate) fn short_row(RunReport { run, progress, undone_by }: &RunReport) -> [String; 7] {
+    let state = match (progress, undone_by) {
+        (Some(progress), _) => progress.phase.into(),
+        (None, Some(_)) => "undone",
+        (None, None) => run.state.into_str(),
+    };
+    let rejected = progress.as_ref().map_or(run.counts.rejected, |progress| progress.rejected);
+    [
+        short(&run.run_id),
+        run.oracle_id.to_string(),
+        run.input.version.clone(),
+        state.to_owned(),
+        run.started_at.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
+        run.counts.records.to_string(),
+        rejected.to_string(),
+    ]
+}
+
+/// A run for programs.
+pub(crate) fn row(RunReport { run, undone_by, .. }: &RunReport) -> [String; 12] {
+    [
+        run.run_id.to_string(),
+        run.oracle_id.to_string(),
+        run.pipeline_id.to_string(),
+        run.input.version.clone(),
+        run.input.released_at.to_string(),
+        run.state.into_str().to_owned(),
+        run.started_at.to_string(),
+        run.ended_at.map(|at| at.to_string()).unwrap_or_default(),
+        run.counts.read.to_string(),
+        run.counts.records.to_string(),
+        run.counts.rejected.to_string(),
+        undone_by.as_ref().map(ToString::to_string).unwrap_or_default(),
+    ]
+}
+
+/// How far a run is, in words.
+fn how_far(progress: &RunProgress) -> String {
+    let RunProgress { bytes_read, bytes, read, rejected, merged, .. } = progress;
+    let doing: &str = progress.phase.into();
+    format!("{doing}: {bytes_read} of {bytes} bytes, {read} records, {rejected} rejected, {merged} merged")
+}
+
+/// A run with all that came of it.
+pub(crate) fn show(
+    out: &mut dyn Write,
+    RunReport { run, progress, undone_by }: &RunReport,
+) -> Result<(), CtlError> {
+    let Run { run_id, oracle_id, pipeline_id, input, counts, .. } = run;
+    let mut shown = vec![
+        ("run", run_id.to_string()),
+        ("state", progress.as_ref().map_or_else(|| run.state.into_str().to_owned(), how_far)),
+        ("source", format!("{oracle_id}, version {} of {}", input.version, input.released_at)),
+        ("pipeline", pipeline_id.to_string()),
+        ("payload", format!("{} bytes, {}", run.raw_bytes, input.raw_sha256)),
+        ("asked for by", by_whom(&run.requested_by)),
+        ("started", run.started_at.to_string()),
+    ];
+    shown.extend(run.source_url.clone().map(|url| ("pulled from", url)));
+    if let Some(ended_at) = run.ended_at {
+        shown.extend([
+            ("ended", ended_at.to_string()),
+            ("read", counts.read.to_string()),
+            ("records", counts.records.to_string()),
+            ("collapsed", counts.collapsed.to_string()),
+            ("rejected", with_parts(counts.rejected, by_rule(&counts.rejected_by_rule))),
+        ]);
+        let warnings = counts.warnings_by_rule.values().sum::<u64>() + counts.warnings.len() as u64;
+        let of_run = counts.warnings.iter().map(|warning| warning.into_str().to_owned());
+        let parts = by_rule(&counts.warnings_by_rule).into_iter().chain(of_run).collect();
+        shown.push(("warnings", with_parts(warnings, parts)));
+        shown.extend(counts.warnings.iter().map(|warning| ("warning", on_one_line(&warning.to_string()))));
+        shown.extend(counts.axes.iter().map(|(axis, fill)| ("axis", filled(axis, fill))));
+        let changes: u64 = counts.changes.values().sum();
+        let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
+        shown.push(("changes", with_parts(changes, parts)));
+        if let Some(Effect { in_force, withdrawn, changed }) = counts.effect {
+            let effect = format!("{in_force} before it; {withdrawn} withdrawn, {changed} changed");
+            shown.push(("in force", effect));
+        }
+        if run.snapshot && counts.unidentified > 0 {
+            let note = format!(
+                "{} rejected records have no readable identity, so this release withdraws nothing",
+                counts.unidentified
+            );
+            shown.push(("note", note));
+        }
+    }
+    shown.extend(run.undoes.as_ref().map(|undone| ("undoes", format!("run {}", undone.run_id))));
+    shown.extend(undone_by.as_ref().map(|by| ("undone by", format!("run {by}"))));
+    shown.extend(run.breaches.iter().map(|breach| ("gate", breach.to_string())));
+    if let Some(RunDecision { decided_by, decided_at, reason }) = &run.decision {
+        shown.push(("decision", format!("by {} at {decided_at}: {reason}", by_whom(decided_by))));
+    }
+    shown.extend(run.cause.clone().filter(|_| run.breaches.is_empty()).map(|cause| ("cause", cause)));
+    Ok(out.write_all(pairs(&shown).as_bytes())?)
+}
+
+/// The number and the share of the records that filled an axis.
+fn filled(axis: &str, AxisFill { records, share }: &AxisFill) -> String {
+    let percent = share.checked_mul(&Decimal::from(100)).unwrap_or_else(|_| share.clone());
+    format!("{axis} {percent} %, {records} records")
+}
+
+fn by_rule(counts: &BTreeMap<Rule, u64>) -> Vec<String> {
+    counts.iter().map(|(rule, count)| format!("{} {count}", rule.into_str())).collect()
+}
+
+fn with_parts(total: u64, parts: Vec<String>) -> String {
+    if parts.is_empty() { total.to_string() } else { format!("{total}: {}", parts.join(", ")) }
+}

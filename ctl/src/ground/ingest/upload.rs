@@ -1,0 +1,209 @@
+//! `oraclectl ingest run`: a payload on its way to the daemon.
+
+use super::follow;
+use crate::base::error::CtlError;
+use crate::base::lines;
+use crate::base::options::{Options, problem, segment};
+use crate::base::output::json;
+use oracled_api::base::client::{Answer, Client, ClientError, PATIENCE};
+use oracled_api::base::pieces::{Pieces, Sender};
+use oracled_api::ground::UploadResponse;
+use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::id::PipelineId;
+use std::io::{self, Read, Write};
+use std::mem;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+/// A payload is read and sent in pieces of so many bytes.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Hands a payload in and shows its run until that has ended; Ctrl-C leaves the run to itself.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// By which pipeline
+    #[arg(value_name = "PIPELINE")]
+    pipeline_id: PipelineId,
+    /// The payload; `-` reads standard input
+    file: PathBuf,
+    /// What the source calls this version
+    #[arg(long, value_name = "VERSION")]
+    version: String,
+    /// When the source released it: a day such as 2026-11-20, or a time
+    #[arg(long, value_name = "DATE")]
+    released_at: Moment,
+    /// Put it in the place of what was read as this version before, though it is another payload or release
+    #[arg(long)]
+    replace: bool,
+    /// Do not wait for the run's end
+    #[arg(long)]
+    detach: bool,
+}
+
+impl Run {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let ingested = self.upload(options).await?;
+        if ingested.unchanged || self.detach {
+            if options.json {
+                json(out, &ingested)?;
+                return super::came_to(&ingested.run);
+            }
+            let UploadResponse { unchanged, run } = ingested;
+            super::came_to(&run)?;
+            let how = if unchanged { "has brought these records before; nothing changes" } else { "goes on" };
+            return Ok(writeln!(out, "run {} {how}", run.run_id)?);
+        }
+        super::ended(options, out, &follow::to_its_end(options, &ingested.run.run_id).await?)
+    }
+
+    /// Sends the payload, and waits for what the daemon makes of it.
+    async fn upload(&self, options: &Options) -> Result<UploadResponse, CtlError> {
+        let unreadable = |cause| CtlError::Read { file: lines::name(&self.file), cause };
+        let (payload, bar) = lines::open(&self.file, "sent").map_err(unreadable)?;
+        let Self { pipeline_id, version, released_at: Moment(released_at), replace, .. } = self;
+        let (version, released_at) = (segment(version), segment(&released_at.to_string()));
+        let path = format!(
+            "/v1/pipelines/{pipeline_id}/runs?version={version}&released_at={released_at}&replace={replace}"
+        );
+        let mut client = Client::connect(&options.control_path()).await?;
+        let (pieces, body) = Pieces::new(1);
+        let wanted = Arc::new(Notify::new());
+        let sent = send(payload, bar.length(), pieces, Arc::clone(&wanted)).map_err(unreadable)?;
+        let mut answering = pin!(client.upload(&path, body, bar.length(), wanted));
+        let response = tokio::select! {
+            // a payload that cannot be read breaks the connection too
+            biased;
+            sent = sent => {
+                sent.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(unreadable)?;
+                timeout(PATIENCE, answering).await.map_err(|_| ClientError::Silent(PATIENCE))??
+            }
+            response = &mut answering => response?,
+        };
+        bar.finish_and_clear();
+        let answer = Answer::whole(response).await?;
+        if answer.status.is_success() { Ok(answer.json()?) } else { Err(problem(&answer)) }
+    }
+}
+
+/// Begins to send, once that is wanted; what cannot be read to its end is told, and broken off, and so is a file that
+/// has not its `length_bytes` any more. A thread does, which nothing waits for: a read from a terminal or a pipe may never return.
+fn send(
+    payload: impl Read + Send + 'static,
+    length_bytes: Option<u64>,
+    mut pieces: Sender,
+    wanted: Arc<Notify>,
+) -> io::Result<oneshot::Receiver<io::Result<()>>> {
+    let (done, sent) = oneshot::channel();
+    let runtime = Handle::current();
+    let send = move || {
+        let ended = runtime.block_on(async {
+            wanted.notified().await;
+            send_all(payload, length_bytes, &mut pieces).await
+        });
+        let is_whole = ended.is_ok();
+        // nobody wants to know any more where the daemon has answered already
+        drop(done.send(ended));
+        if is_whole {
+            pieces.finish();
+        }
+    };
+    thread::Builder::new().name("payload".into()).spawn(send)?;
+    Ok(sent)
+}
+
+/// Sends to the end, or until nobody wants more.
+async fn send_all(mut payload: impl Read, length_bytes: Option<u64>, pieces: &mut Sender) -> io::Result<()> {
+    let (mut read_bytes, mut held) = (0, Vec::new());
+    loop {
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        read_bytes += payload.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)? as u64;
+        let is_last = piece.is_empty();
+        let differs = |length: &u64| if is_last { read_bytes < *length } else { read_bytes > *length };
+        if let Some(length) = length_bytes.filter(differs) {
+            let how = if is_last { "cut" } else { "added to" };
+            let told = format!("it had {length} bytes, and was {how} while it was read");
+            return Err(io::Error::other(told));
+        }
+        // one is held back: with the last of so many bytes the payload would be whole, and there may be more of it
+        let held = mem::replace(&mut held, piece);
+        if !held.is_empty() && pieces.send(held.into()).await.is_err() || is_last {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use std::path::Path;
+    use tempfile::TempDir;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    #[tokio::test]
+    async fn a_file_that_changes_while_it_is_read_is_not_sent_as_if_it_were_whole() {
+        let length = PIECE_BYTES as u64 + 1;
+        let content = vec![b'x'; PIECE_BYTES + 1];
+        for (length_bytes, is_whole) in
+            [(None, true), (Some(length), true), (Some(length + 1), false), (Some(length - 1), false)]
+        {
+            let (mut pieces, body) = Pieces::new(2);
+            let ended = send_all(&content[..], length_bytes, &mut pieces).await;
+            assert_eq!(ended.is_ok(), is_whole, "{length_bytes:?}: {ended:?}");
+            pieces.finish();
+            let sent_bytes = body.collect().await.unwrap().to_bytes().len() as u64;
+            if is_whole {
+                assert_eq!(sent_bytes, length);
+            } else {
+                // else the daemon would have all that it was told of
+                assert!(length_bytes > Some(sent_bytes), "{length_bytes:?}: {sent_bytes}");
+            }
+        }
+    }
+
+    /// The head of the request that hands `file` in, from a daemon that refuses it.
+    async fn announced(dir: &Path, file: &Path) -> String {
+        let socket = dir.join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let run = Run {
+            pipeline_id: "people".parse().unwrap(),
+            file: file.to_owned(),
+            version: "1".into(),
+            released_at: Moment("2026-11-20T00:00:00Z".parse().unwrap()),
+            replace: false,
+            detach: true,
+        };
+        let options = Options { socket: None, control_socket: Some(socket.clone()), json: false };
+        let heard = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            String::from_utf8(head).unwrap()
+        });
+        run.upload(&options).await.expect_err("it is refused");
+        std::fs::remove_file(socket).unwrap();
+        heard.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_length_of_a_file_is_announced_and_that_of_what_has_none_is_not() {
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("payload");
+        std::fs::write(&file, "abc").unwrap();
+        let head = announced(dir.path(), &file).await;
+        assert!(head.contains("content-length: 3\r\n") && !head.contains("transfer-encoding"), "{head}");
+        for endless in ["/dev/null", "/proc/self/stat"] {
+            let head = announced(dir.path(), Path::new(endless)).await;
+            assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `oraclectl provenance`.
+
+use crate::base::error::CtlError;
+use crate::base::options::{Options, segment};
+use crate::base::output::{json, pairs};
+use hyper::Method;
+use oracled_domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
+use oracled_domain::ground::query::answer::RecordAnswer;
+use std::io::Write;
+
+/// Shows where a record comes from, down to the bytes of its source
+#[derive(Debug, clap::Args)]
+pub(crate) struct Provenance {
+    /// Which record, by the id that a query gives it
+    record_id: String,
+}
+
+impl Provenance {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let path = format!("/v1/records/{}", segment(&self.record_id));
+        let chain: ProvenanceRecord =
+            options.on_control(Method::GET, &format!("{path}/provenance"), None).await?.json()?;
+        if options.json {
+            return json(out, &chain);
+        }
+        // a source that does not answer gives no record, and its provenance all the same
+        let record: Option<RecordAnswer> =
+            options.on_routes(Method::GET, &path, None).await.ok().and_then(|answer| answer.json().ok());
+        Ok(out.write_all(pairs(&shown(&chain, record.as_ref())).as_bytes())?)
+    }
+}
+
+fn shown(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'static str, String)> {
+    let open = || "open".to_owned();
+    let mut shown = vec![
+        ("record", format!("{}, which the source calls {}", chain.record_id, chain.source_record_id)),
+        ("source", format!("{}, version {}", chain.oracle_id, chain.source_version)),
+    ];
+    if let Some(record) = record {
+        let values = record.record.values().into_iter().map(|(path, value)| {
+            let unit = record.record.units.get(&path).map(|unit| format!(" {unit}")).unwrap_or_default();
+            format!("{path} {value}{unit}")
+        });
+        let standing =
+            serde_json::to_value(record.standing).ok().and_then(|word| word.as_str().map(str::to_owned));
+        if !chain.pruned {
+            shown.push(("says", values.collect::<Vec<_>>().join(", ")));
+        }
+        shown.push(("standing", standing.unwrap_or_default()));
+        shown.extend(record.warnings.iter().map(|warning| ("warning", warning.clone())));
+    }
+    if chain.pruned {
+        shown.push(("says", "no more: it was pruned, and its hashes and times are left".into()));
+    }
+    let until = chain.valid_until.map_or_else(open, |until| until.to_string());
+    shown.push(("valid", format!("from {} until {until}", chain.valid_from)));
+    shown.extend(chain.superseded_by.clone().map(|by| ("superseded by", by)));
+    shown.extend([
+        ("known since", chain.ingested_at.to_string()),
+        ("pipeline", chain.ingestion_pipeline_id.to_string()),
+        ("run", chain.ingestion_run_id.to_string()),
+    ]);
+    shown.extend(chain.source_url.clone().map(|url| ("pulled from", url)));
+    let status = match chain.verification_status {
+        VerificationStatus::Unverified => "unverified: something was noted of it on its way",
+        VerificationStatus::AutoVerified => "by its pipeline's schema and checks",
+    };
+    let raw = &chain.raw;
+    shown.extend([
+        ("verified", status.to_owned()),
+        ("went through", chain.transformations_applied.join(", ")),
+        ("raw hash", chain.raw_hash.to_string()),
+        ("raw record", format!("{} bytes from byte {} of {}", raw.len, raw.offset, raw.raw_sha256)),
+    ]);
+    shown.extend(chain.normalized_hash.as_ref().map(|hash| ("normalized hash", hash.to_string())));
+    shown
+}

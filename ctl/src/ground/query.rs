@@ -1,0 +1,373 @@
+//! `oraclectl query`.
+
+mod joined;
+
+use crate::base::error::CtlError;
+use crate::base::look::{Look, text};
+use crate::base::options::Options;
+use crate::base::output::{csv_of, json, left_out, limit, on_one_line, pairs};
+use comfy_table::{ColumnConstraint, Table};
+use hyper::Method;
+use jiff::Timestamp;
+use oracled_api::ground::ListedSource;
+use oracled_domain::base::moment::{Moment, span};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::query::{
+    NormalizedRecord, Operator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
+};
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+use std::io::Write;
+
+/// Asks a source
+#[derive(Debug, clap::Args)]
+pub(crate) struct Query {
+    /// Which source
+    oracle_id: SourceId,
+    /// What must hold of a record: `area=ABW`, `year>=2000`, `area_name~Aru` (contains), `area_name=~^A` (pattern), `area!=ABW`,
+    /// `'area in ABW,AFG'` (one of them), `'name in ["Korea, Rep.","Japan"]'` (where one has a comma)
+    #[arg(value_name = "FILTER", value_parser = filter)]
+    filters: Vec<QueryFilter>,
+    /// Which axes to show; all of the source's where none is named
+    #[arg(long, value_delimiter = ',', value_name = "AXIS,AXIS")]
+    axes: Vec<String>,
+    /// As it was valid then: a day or a time
+    #[arg(long, value_name = "WHEN")]
+    at: Option<Moment>,
+    /// As it was known then: a day or a time
+    #[arg(long, value_name = "WHEN")]
+    known_at: Option<Moment>,
+    /// How many records at the most: 100, and all with --csv and --json, unless given
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Tell how it was answered
+    #[arg(long)]
+    explain: bool,
+    /// Print a table for programs
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+}
+
+/// A record with more values than this is shown by itself.
+const COLUMNS_MAX: usize = 8;
+/// The columns behind the values.
+const FIXED: [&str; 3] = ["valid from", "until", "record"];
+/// The most records of one page.
+const PAGE_MAX: usize = 10_000;
+
+/// The operators as they are written, the longest first.
+const OPERATORS: [(&str, Operator); 9] = [
+    (" in ", Operator::In),
+    ("!=", Operator::Ne),
+    (">=", Operator::Gte),
+    ("<=", Operator::Lte),
+    ("=~", Operator::Regex),
+    ("=", Operator::Eq),
+    (">", Operator::Gt),
+    ("<", Operator::Lt),
+    ("~", Operator::Contains),
+];
+
+/// The filter that is written `text`: the axis, the first of the signs in it, and a value, which is all that stands behind it.
+fn filter(text: &str) -> Result<QueryFilter, String> {
+    let at = |(sign, operator): (&'static str, Operator)| Some((text.find(sign)?, sign, operator));
+    let found =
+        OPERATORS.into_iter().filter_map(at).min_by_key(|(at, sign, _)| (*at, usize::MAX - sign.len()));
+    let (at, sign, operator) = found.ok_or(
+        "a filter is AXIS, one of = != > >= < <= ~ =~ in, and a value; as in year>=2000 or 'area in ABW,AFG'",
+    )?;
+    let (axis, value) = (text.get(..at).unwrap_or_default(), text.get(at + sign.len()..).unwrap_or_default());
+    let value = if operator == Operator::In { list(value)? } else { Json::String(value.trim().into()) };
+    Ok(QueryFilter { axis: axis.trim().into(), operator, value })
+}
+
+/// Values separated by commas, or a list in JSON.
+fn list(text: &str) -> Result<Json, String> {
+    if !text.trim_start().starts_with('[') {
+        return Ok(text.split(',').map(|value| Json::String(value.trim().into())).collect());
+    }
+    let list: Vec<Json> = serde_json::from_str(text).map_err(|error| {
+        format!("what stands behind `in` begins like a list in JSON, and is none: {error}")
+    })?;
+    Ok(list.into())
+}
+
+impl Query {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let Provided { identity, axes } = provided(options, &self.oracle_id).await?;
+        let axes_requested = if self.axes.is_empty() { axes } else { self.axes.clone() };
+        let order: Vec<_> = identity.into_iter().chain(axes_requested.iter().cloned()).collect();
+        let limit = limit(self.limit, options.json || self.csv);
+        let mut request = QueryRequest {
+            axes_requested,
+            filters: self.filters.clone(),
+            point_in_time: self.at.map(|Moment(at)| at),
+            known_at: self.known_at.map(|Moment(at)| at),
+            max_results: Some(limit.min(PAGE_MAX)),
+            explain: self.explain,
+            ..QueryRequest::default()
+        };
+        let mut answer = ask(options, &self.oracle_id, &request).await?;
+        while let Some(cursor) = answer.response.cursor.take() {
+            let left = limit.saturating_sub(answer.response.records.len());
+            if left == 0 {
+                answer.response.cursor = Some(cursor);
+                break;
+            }
+            request.cursor = Some(cursor);
+            request.max_results = Some(left.min(PAGE_MAX));
+            joined::join(&mut answer.response, ask(options, &self.oracle_id, &request).await?.response);
+        }
+        if answer.response.cursor.is_some() && (options.json || self.csv) {
+            left_out();
+        }
+        if options.json {
+            return json(out, &answer);
+        }
+        let paths = paths(&answer.response.records, &order);
+        if self.csv {
+            return self.csv(out, &answer, &paths);
+        }
+        show(out, &answer, &paths, Look::of_stdout())
+    }
+
+    fn csv(&self, out: &mut dyn Write, answer: &QueryAnswer, paths: &[String]) -> Result<(), CtlError> {
+        let fixed = ["record_id", "source_record_id", "valid_from", "valid_until"].map(str::to_owned);
+        let heading = fixed.into_iter().chain(paths.iter().cloned()).collect();
+        let rows = answer.response.records.iter().map(|record| {
+            let until = record.valid_until.map(|until| until.to_string()).unwrap_or_default();
+            let fixed = [
+                record.record_id.clone(),
+                record.source_record_id.clone(),
+                record.valid_from.to_string(),
+                until,
+            ];
+            fixed.into_iter().chain(paths.iter().map(|path| value(record, path))).collect()
+        });
+        csv_of(out, heading, rows.collect())
+    }
+}
+
+async fn ask(
+    options: &Options,
+    oracle_id: &SourceId,
+    request: &QueryRequest,
+) -> Result<QueryAnswer, CtlError> {
+    let asked = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request: request.clone() };
+    let body = serde_json::to_vec(&asked).map_err(std::io::Error::from)?;
+    Ok(options.on_routes(Method::POST, "/v1/query", Some(body.into())).await?.json()?)
+}
+
+/// The axes that a source provides, and those of them that say what a record speaks of, in their order.
+struct Provided {
+    identity: Vec<String>,
+    axes: Vec<String>,
+}
+
+async fn provided(options: &Options, oracle_id: &SourceId) -> Result<Provided, CtlError> {
+    let listed: Vec<ListedSource> = options.on_routes(Method::GET, "/v1/sources", None).await?.json()?;
+    let source = listed.into_iter().find(|source| source.entry.oracle_id() == oracle_id);
+    // one that is not there is refused by the daemon, which says so
+    Ok(source.map_or_else(
+        || Provided { identity: Vec::new(), axes: vec!["*".into()] },
+        |source| Provided { identity: source.identity, axes: source.entry.registration.axes_provided },
+    ))
+}
+
+/// Every path of a record, with or without a value, in the order of `axes`. The paths of a group are sorted by their
+/// keys.
+fn paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
+    let all: BTreeSet<_> = records.iter().flat_map(|record| record.axes.keys()).collect();
+    // a group without a value in the record is one line
+    let is_told = |path: &String| all.iter().any(|other| *other != path && covers(path, other));
+    let mut paths: Vec<_> = all.iter().filter(|path| !is_told(path)).map(|path| (*path).clone()).collect();
+    paths.sort_by_key(|path| axes.iter().position(|axis| covers(axis, path)).unwrap_or(axes.len()));
+    paths
+}
+
+/// Whether `path` is of the axis, or of one of its group (`nutrients.*.amount`).
+fn covers(axis: &str, path: &str) -> bool {
+    let (axis, path) = (axis.split('.'), path.split('.'));
+    axis.clone().count() == path.clone().count()
+        && axis.zip(path).all(|(axis, path)| axis == "*" || axis == path)
+}
+
+fn value(record: &NormalizedRecord, path: &str) -> String {
+    record.axes.get(path).and_then(Option::as_ref).map(ToString::to_string).unwrap_or_default()
+}
+
+/// Records for people, with where they come from and how old they are.
+fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look) -> Result<(), CtlError> {
+    let response = &answer.response;
+    let metadata = &response.query_metadata;
+    if response.records.is_empty() {
+        writeln!(out, "no records")?;
+    } else if let Some(table) = across(&response.records, paths, look) {
+        writeln!(out, "{}", text(&table))?;
+    } else {
+        for record in &response.records {
+            writeln!(out, "{}", down(record, paths))?;
+        }
+    }
+    let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
+    let age = metadata.freshness.staleness_seconds;
+    let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old", span(age_s)));
+    let age = format!("{age}{}", if stale { ", stale" } else { "" });
+    let coloured = look.painted(&age, !stale);
+    let (source, version) = (&answer.oracle_id, &metadata.data_version);
+    let version = if version.is_empty() { "none" } else { version };
+    writeln!(
+        out,
+        "{source}, {}, version {}: {coloured}",
+        metadata.oracle_tier.into_str(),
+        on_one_line(version)
+    )?;
+    for warning in &response.warnings {
+        writeln!(out, "warning: {}", on_one_line(warning))?;
+    }
+    if response.cursor.is_some() {
+        writeln!(out, "there are more: -n N")?;
+    }
+    if let Some(explain) = &response.explain {
+        let filters = if explain.filters.is_empty() { "none".into() } else { explain.filters.join(", ") };
+        writeln!(
+            out,
+            "by {}, filters: {filters}, {} records looked at in {} files, {:.3} ms",
+            explain.access, metadata.records_scanned, explain.files, metadata.latency_ms
+        )?;
+    }
+    Ok(())
+}
+
+/// A record in each row; nothing where they have too many values for that, or the terminal is too narrow.
+fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Option<Table> {
+    if paths.len() > COLUMNS_MAX {
+        return None;
+    }
+    let unit = |path: &String| records.iter().find_map(|record| record.units.get(path));
+    let title = |path: &String| unit(path).map_or_else(|| path.clone(), |unit| format!("{path}\n{unit}"));
+    let titles: Vec<_> = paths.iter().map(title).chain(FIXED.map(str::to_owned)).collect();
+    let titles: Vec<_> = titles.iter().map(String::as_str).collect();
+    let row = |record: &NormalizedRecord| {
+        let values = paths.iter().map(|path| {
+            let value = record.axes.get(path).and_then(Option::as_ref);
+            match (value, record.definitions.get(path)) {
+                (Some(value), Some(definition)) => {
+                    format!("{}\n({})", on_one_line(&value.to_string()), on_one_line(definition))
+                }
+                (Some(value), None) => on_one_line(&value.to_string()),
+                (None, _) => "-".to_owned(),
+            }
+        });
+        let [from, until] = valid(record);
+        values.chain([from, until, record.record_id.clone()]).collect()
+    };
+    let mut table = look.data(&titles, records.iter().map(row).collect())?;
+    // a record's id stays in one piece, to be copied
+    table.column_mut(titles.len() - 1)?.set_constraint(ColumnConstraint::ContentWidth);
+    Some(table)
+}
+
+/// A record by itself, a value in each row.
+fn down(record: &NormalizedRecord, paths: &[String]) -> String {
+    let [from, until] = valid(record);
+    let valid = [("valid from", from), ("until", until), ("record", record.record_id.clone())];
+    let values = paths.iter().filter_map(|path| {
+        let Some(value) = record.axes.get(path)? else { return Some((path.as_str(), "-".to_owned())) };
+        let unit = record.units.get(path).map(|unit| format!(" {unit}")).unwrap_or_default();
+        let definition = record.definitions.get(path).map(|definition| format!(" ({definition})"));
+        Some((path.as_str(), format!("{value}{unit}{}", definition.unwrap_or_default())))
+    });
+    pairs(&values.chain(valid).collect::<Vec<_>>())
+}
+
+/// From when until when a record is valid: a midnight is a day, as it can be asked for.
+fn valid(record: &NormalizedRecord) -> [String; 2] {
+    let moment = |at: Timestamp| {
+        let written = at.to_string();
+        written.strip_suffix("T00:00:00Z").map(str::to_owned).unwrap_or(written)
+    };
+    [moment(record.valid_from), record.valid_until.map_or_else(|| "now".into(), moment)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_read_as_they_are_written() {
+        let read = |text: &str| filter(text).map(|filter| (filter.axis, filter.operator, filter.value));
+        let text = |value: &str| Json::String(value.into());
+        assert_eq!(read("area=ABW"), Ok(("area".into(), Operator::Eq, text("ABW"))));
+        assert_eq!(read("year>=2000"), Ok(("year".into(), Operator::Gte, text("2000"))));
+        assert_eq!(read("year<2000"), Ok(("year".into(), Operator::Lt, text("2000"))));
+        assert_eq!(read("name=~^A.*=x"), Ok(("name".into(), Operator::Regex, text("^A.*=x"))));
+        assert_eq!(read("name~a=b"), Ok(("name".into(), Operator::Contains, text("a=b"))));
+        assert_eq!(read("area != X"), Ok(("area".into(), Operator::Ne, text("X"))));
+        assert_eq!(read("name=Korea, Rep."), Ok(("name".into(), Operator::Eq, text("Korea, Rep."))));
+        assert_eq!(read("name=Food in cans"), Ok(("name".into(), Operator::Eq, text("Food in cans"))));
+        let several = Json::Array(vec![text("ABW"), text("AFG")]);
+        assert_eq!(read("area in ABW, AFG"), Ok(("area".into(), Operator::In, several)));
+        let several = Json::Array(vec![text("Korea, Rep."), 7.into()]);
+        assert_eq!(read(r#"name in ["Korea, Rep.", 7]"#), Ok(("name".into(), Operator::In, several)));
+        for bad in ["area", "name in [\"Korea"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    fn record(from: &str, until: Option<&str>) -> NormalizedRecord {
+        let json = serde_json::json!({
+            "record_id": "0123456789abcdef-7", "source_record_id": "x",
+            "axes": {"area": "MDA", "gases.b.share": "2", "gases.a.share": "1", "mass": "5", "year": "2015"},
+            "units": {"mass": "kg"}, "definitions": {"mass": "dry"},
+            "valid_from": from, "valid_until": until,
+        });
+        serde_json::from_value(json).expect("it is a record")
+    }
+
+    #[test]
+    fn values_are_in_request_order_and_groups_by_key() {
+        let axes = ["year", "area", "mass", "gases.*.share"].map(str::to_owned);
+        let paths = paths(&[record("2020-01-01T00:00:00Z", None)], &axes);
+        assert_eq!(paths, ["year", "area", "mass", "gases.a.share", "gases.b.share"]);
+    }
+
+    #[test]
+    fn empty_axis_is_shown_as_a_dash_and_an_empty_group_once() {
+        let mut empty = record("2020-01-01T00:00:00Z", None);
+        empty.axes = [("mass".to_owned(), None), ("gases.*.share".to_owned(), None)].into();
+        let axes = ["mass", "gases.*.share"].map(str::to_owned);
+        assert_eq!(paths(std::slice::from_ref(&empty), &axes), axes);
+        assert!(
+            down(&empty, &axes).starts_with("mass           -\ngases.*.share  -\n"),
+            "{}",
+            down(&empty, &axes)
+        );
+        let both = paths(&[empty, record("2020-01-01T00:00:00Z", None)], &axes);
+        assert_eq!(both.get(..3), Some(&["mass", "gases.a.share", "gases.b.share"].map(str::to_owned)[..]));
+    }
+
+    #[test]
+    fn a_midnight_is_a_day_and_other_moments_have_their_time() {
+        let valid_in = |from, until| valid(&record(from, until));
+        assert_eq!(
+            valid_in("2020-01-01T00:00:00Z", Some("2020-01-01T10:30:00Z")),
+            ["2020-01-01", "2020-01-01T10:30:00Z"]
+        );
+        assert_eq!(valid_in("2020-01-01T00:00:01Z", None), ["2020-01-01T00:00:01Z", "now"]);
+    }
+
+    #[test]
+    fn a_record_for_which_a_line_has_not_room_stands_by_itself_with_its_id() {
+        let paths = ["year", "mass"].map(str::to_owned);
+        let records = [record("2020-01-01T00:00:00Z", None)];
+        let table = across(&records, &paths, Look::new(60, false)).expect("there is room");
+        assert!(
+            text(&table).ends_with(" 2015  5      2020-01-01  now    0123456789abcdef-7\n       (dry)"),
+            "{table}"
+        );
+        assert!(across(&records, &paths, Look::new(40, false)).is_none());
+        let alone = "year        2015\nmass        5 kg (dry)\nvalid from  2020-01-01\nuntil       now\nrecord      0123456789abcdef-7\n";
+        assert_eq!(down(&records[0], &paths), alone);
+    }
+}

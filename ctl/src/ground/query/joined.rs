@@ -1,0 +1,108 @@
+//! Several pages as one answer.
+
+use oracled_domain::ground::query::{QueryFreshness, QueryResponse};
+
+/// Puts `page`, which goes on where `sofar` ends, behind it. The versions and the warnings are those of both; the whole is as
+/// fresh, and as far to be trusted, as the worse of them, and what the policy says of single axes is said of that one.
+pub(crate) fn join(sofar: &mut QueryResponse, mut page: QueryResponse) {
+    let cursor = page.cursor.take();
+    let (before, behind) = (&sofar.query_metadata, &page.query_metadata);
+    let records_scanned = before.records_scanned + behind.records_scanned;
+    let records_returned = before.records_returned + behind.records_returned;
+    let latency_ms = before.latency_ms + behind.latency_ms;
+    // what a page without records is as fresh as is not what is shown
+    if sofar.records.is_empty() {
+        *sofar = page;
+    } else if !page.records.is_empty() {
+        sofar.records.append(&mut page.records);
+        join_metadata(sofar, page);
+    }
+    let metadata = &mut sofar.query_metadata;
+    (metadata.records_scanned, metadata.records_returned) = (records_scanned, records_returned);
+    metadata.latency_ms = latency_ms;
+    sofar.cursor = cursor;
+}
+
+fn join_metadata(sofar: &mut QueryResponse, page: QueryResponse) {
+    let said = |response: &QueryResponse| {
+        let of_age = &response.query_metadata.freshness.policy.warnings;
+        response.warnings.iter().filter(|warning| !of_age.contains(warning)).cloned().collect::<Vec<_>>()
+    };
+    let mut warnings = said(sofar);
+    warnings.extend(said(&page).into_iter().filter(|warning| !sofar.warnings.contains(warning)));
+    let (metadata, other) = (&mut sofar.query_metadata, page.query_metadata);
+    let known: Vec<_> = metadata.data_version.split(", ").collect();
+    let new: Vec<_> = other.data_version.split(", ").filter(|version| !known.contains(version)).collect();
+    metadata.data_version = [known, new].concat().join(", ");
+    metadata.oracle_tier = metadata.oracle_tier.min(other.oracle_tier);
+    let data_as_of = metadata.freshness.data_as_of.max(other.freshness.data_as_of);
+    if badness(&other.freshness) > badness(&metadata.freshness) {
+        metadata.freshness = other.freshness;
+    }
+    metadata.freshness.data_as_of = data_as_of;
+    warnings.extend(metadata.freshness.policy.warnings.iter().cloned());
+    sofar.warnings = warnings;
+}
+
+/// The greater, the worse: what becomes of the answer, how many axes are stale, how old it is.
+fn badness(freshness: &QueryFreshness) -> impl Ord + use<> {
+    let stale = freshness.policy.axes.iter().filter(|axis| axis.stale).count();
+    (freshness.policy.answer, stale, freshness.staleness_seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oracled_domain::ground::source::OracleTier;
+    use serde_json::json;
+
+    /// A page of these records, released on a day, with as many warnings of its age as its answer has.
+    fn page(records: &[&str], day: &str, answer: &str, age_s: u64, more: Option<&str>) -> QueryResponse {
+        let stale = answer != "serve";
+        let old: Vec<_> = stale.then(|| format!("`size` is {age_s} s old")).into_iter().collect();
+        let record = |id: &&str| json!({"record_id": id, "source_record_id": id, "axes": {}, "valid_from": "2020-01-01T00:00:00Z", "valid_until": null});
+        let records: Vec<_> = records.iter().map(record).collect();
+        let warnings: Vec<_> = ["it is deprecated".to_owned()].into_iter().chain(old.clone()).collect();
+        let axis = json!({"axis": "size", "age_seconds": age_s, "max_age_seconds": 5, "stale": stale, "stale_behavior": "degrade_tier"});
+        let page = json!({
+            "query_metadata": {
+                "query_id": "q", "executed_at": "2026-01-01T00:00:00Z", "latency_ms": 0.5, "records_scanned": 10,
+                "records_returned": records.len(), "data_version": day, "known_at": null,
+                "oracle_tier": if answer == "degrade_tier" { "secondary" } else { "primary" },
+                "freshness": {
+                    "data_as_of": format!("{day}T00:00:00Z"), "staleness_seconds": age_s, "axes": [axis],
+                    "answer": answer, "warnings": old, "refresh": stale,
+                },
+            },
+            "records": records, "cursor": more, "warnings": warnings,
+        });
+        serde_json::from_value(page).expect("a page")
+    }
+
+    #[test]
+    fn several_pages_are_as_fresh_and_as_trusted_as_the_worst_of_them() {
+        let mut all = page(&["a", "b"], "2020-02-01", "serve", 3, Some("01"));
+        join(&mut all, page(&["c"], "2020-01-01", "degrade_tier", 9, Some("02")));
+        join(&mut all, page(&["d"], "2020-02-01", "serve_with_warnings", 8, Some("03")));
+        join(&mut all, page(&[], "2020-03-01", "serve", 1, None));
+        let ids: Vec<_> = all.records.iter().map(|record| record.record_id.as_str()).collect();
+        assert_eq!((ids, &all.cursor), (vec!["a", "b", "c", "d"], &None));
+        let metadata = &all.query_metadata;
+        assert_eq!((metadata.records_scanned, metadata.records_returned), (40, 4));
+        assert_eq!(metadata.data_version, "2020-02-01, 2020-01-01");
+        assert_eq!(metadata.oracle_tier, OracleTier::Secondary);
+        let freshness = &metadata.freshness;
+        assert_eq!(freshness.staleness_seconds, Some(9));
+        assert_eq!(freshness.data_as_of, "2020-02-01T00:00:00Z".parse().ok(), "the newest of them");
+        assert_eq!(all.warnings, ["it is deprecated", "`size` is 9 s old"]);
+    }
+
+    #[test]
+    fn a_page_that_only_looked_tells_nothing_of_the_records_behind_it() {
+        let mut all = page(&[], "2020-03-01", "serve", 1, Some("01"));
+        join(&mut all, page(&["a"], "2020-01-01", "serve_with_warnings", 9, None));
+        assert_eq!((all.records.len(), all.query_metadata.data_version.as_str()), (1, "2020-01-01"));
+        assert_eq!(all.warnings, ["it is deprecated", "`size` is 9 s old"]);
+        assert_eq!((all.query_metadata.records_scanned, all.cursor), (20, None));
+    }
+}

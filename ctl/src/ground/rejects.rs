@@ -1,0 +1,110 @@
+//! `oraclectl rejects`.
+
+use super::ingest;
+use crate::base::error::CtlError;
+use crate::base::options::Options;
+use crate::base::output::{csv, json, left_out, limit, table};
+use hyper::Method;
+use oracled_api::base::page::{Limit, Page};
+use oracled_domain::ground::rejection::{Reject, Rule};
+use serde::Serialize;
+use serde::de::value::{Error, StrDeserializer};
+use serde::de::{Deserialize, IntoDeserializer};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// The columns for programs.
+const COLUMNS: [&str; 7] = ["position", "offset", "len", "raw_hash", "rule", "place", "reason"];
+
+/// Shows the records that a run has not taken, and why.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rejects {
+    /// Which run, by its id or 8 or more of its first digits
+    #[arg(value_name = "RUN")]
+    run_id: String,
+    /// Only those that did not keep to this rule
+    #[arg(long, value_parser = rule)]
+    rule: Option<Rule>,
+    /// How many at the most: 100, and all with --csv and --json, unless given
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Print a table for programs
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+}
+
+/// What is shown.
+#[derive(Debug, Serialize)]
+struct Shown {
+    rejected_by_rule: BTreeMap<Rule, u64>,
+    rejects: Vec<Reject>,
+    /// Whether there are more than were asked for.
+    more: bool,
+}
+
+fn rule(text: &str) -> Result<Rule, String> {
+    let text: StrDeserializer<'_, Error> = text.into_deserializer();
+    Rule::deserialize(text).map_err(|error| error.to_string())
+}
+
+impl Rejects {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let run = ingest::seen(options, &self.run_id).await?.run;
+        let (rejects, more) = self.read(options).await?;
+        let shown = Shown { rejected_by_rule: run.counts.rejected_by_rule, rejects, more };
+        if more && (options.json || self.csv) {
+            left_out();
+        }
+        if options.json {
+            return json(out, &shown);
+        }
+        if self.csv {
+            return csv(out, COLUMNS, shown.rejects.iter().map(row).collect());
+        }
+        if shown.rejected_by_rule.is_empty() {
+            return Ok(writeln!(out, "no rejects")?);
+        }
+        let by_rule = shown.rejected_by_rule.iter();
+        let by_rule = by_rule.map(|(rule, count)| [rule.into_str().to_owned(), count.to_string()]).collect();
+        writeln!(out, "{}\n", table(["rule", "rejected"], by_rule))?;
+        let rows = shown.rejects.iter().map(row);
+        let rows = rows.map(|[position, _, _, _, rule, place, reason]| [position, rule, place, reason]);
+        writeln!(out, "{}", table(["position", "rule", "place", "reason"], rows.collect()))?;
+        if shown.more {
+            writeln!(out, "there are more: -n N")?;
+        }
+        Ok(())
+    }
+
+    /// The rejects that are asked for, and whether there are more of them.
+    async fn read(&self, options: &Options) -> Result<(Vec<Reject>, bool), CtlError> {
+        let limit = limit(self.limit, options.json || self.csv);
+        let (mut rejects, mut after) = (Vec::new(), None);
+        loop {
+            let behind = after.map(|after| format!("&after={after}")).unwrap_or_default();
+            let page_limit = <Limit>::MAX;
+            let path = format!("{}/rejects?limit={page_limit}{behind}", ingest::path(&self.run_id));
+            let page: Page<Reject> = options.on_control(Method::GET, &path, None).await?.json()?;
+            let is_asked = |reject: &Reject| self.rule.is_none_or(|rule| reject.rejection.rule == rule);
+            rejects.extend(page.items.into_iter().filter(is_asked));
+            after = page.next;
+            if rejects.len() > limit || after.is_none() {
+                let more = rejects.len() > limit;
+                rejects.truncate(limit);
+                return Ok((rejects, more));
+            }
+        }
+    }
+}
+
+fn row(reject: &Reject) -> [String; 7] {
+    [
+        reject.position.to_string(),
+        reject.offset.to_string(),
+        reject.len.to_string(),
+        reject.raw_hash.to_string(),
+        reject.rejection.rule.into_str().to_owned(),
+        reject.rejection.place.clone().unwrap_or_default(),
+        reject.rejection.reason.clone(),
+    ]
+}

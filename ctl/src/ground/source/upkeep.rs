@@ -1,0 +1,150 @@
+//! `oraclectl source verify`, `prune`, `rebuild` and `export`.
+
+use super::path;
+use crate::base::error::CtlError;
+use crate::base::lines;
+use crate::base::options::{Options, answer_lines};
+use crate::base::output::{count, json, on_one_line, short};
+use hyper::Method;
+use oracled_api::base::client::{Answer, Client};
+use oracled_api::ground::CheckedSource;
+use oracled_api::ground::{PruneRequest, VerifyFilesRequest};
+use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::check::CheckProgress;
+use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
+use oracled_domain::ground::id::SourceId;
+use std::io::Write;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The interval at which the progress of a check is read.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// # Errors
+/// `CameToNothing` where something is wrong; it was printed.
+pub(crate) async fn verify(
+    options: &Options,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let order = VerifyFilesRequest::default();
+    let verify = path(oracle_id, "/verify");
+    let verified: VerifiedSource =
+        with_progress(options, oracle_id, options.done_on_control(&verify, &order)).await?.json()?;
+    if options.json {
+        json(out, &verified)?;
+    } else {
+        show(out, &verified)?;
+    }
+    let is_whole = verified.file_fault.is_none() && verified.runs.iter().all(|run| run.fault_count == 0);
+    if is_whole { Ok(()) } else { Err(CtlError::CameToNothing) }
+}
+
+/// Shows the progress of the check until `answered` completes. An interrupt ends oraclectl, and so the check.
+async fn with_progress(
+    options: &Options,
+    oracle_id: &SourceId,
+    answered: impl Future<Output = Result<Answer, CtlError>>,
+) -> Result<Answer, CtlError> {
+    let bar = lines::progress(Some(0), "checking");
+    let mut answered = pin!(answered);
+    loop {
+        tokio::select! {
+            answer = &mut answered => {
+                bar.finish_and_clear();
+                return answer;
+            }
+            () = sleep(LOOK_EVERY), if !bar.is_hidden() => {}
+        }
+        let seen = options.on_control(Method::GET, &path(oracle_id, ""), None).await;
+        // the bar is not essential: without an answer the check continues
+        let seen = seen.ok().and_then(|answer| answer.json::<CheckedSource>().ok());
+        if let Some(CheckProgress { bytes_read, bytes }) = seen.and_then(|seen| seen.checking) {
+            bar.set_length(bytes);
+            bar.set_position(bytes_read);
+        }
+    }
+}
+
+fn show(out: &mut dyn Write, verified: &VerifiedSource) -> Result<(), CtlError> {
+    match &verified.file_fault {
+        None => writeln!(out, "{} rows in the files of {} are whole", verified.rows, verified.oracle_id)?,
+        Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, on_one_line(fault))?,
+    }
+    for VerifiedRun { run_id, version, records, payload_bytes, has_payload, fault_count, faults, .. } in
+        &verified.runs
+    {
+        // a version may have come by several runs
+        let version = format!("{}, run {}", on_one_line(version), short(run_id));
+        if !has_payload {
+            writeln!(out, "{version}: its payload is not kept")?;
+            continue;
+        }
+        let wrong = match fault_count {
+            0 => "nothing is wrong".to_owned(),
+            number => count(*number, "fault", "faults"),
+        };
+        writeln!(out, "{version}: {records} raw records in {payload_bytes} bytes, {wrong}")?;
+        for fault in faults {
+            writeln!(out, "  {}", on_one_line(fault))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn prune(
+    options: &Options,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+    before: Option<Moment>,
+) -> Result<(), CtlError> {
+    let order = PruneRequest { before };
+    let pruned: PruneOutcome = options.done_on_control(&path(oracle_id, "/prune"), &order).await?.json()?;
+    if options.json {
+        return json(out, &pruned);
+    }
+    let PruneOutcome { before, versions, payloads, freed_bytes } = pruned;
+    let versions = count(versions, "version has", "versions have");
+    let payloads = count(payloads.len() as u64, "payload was", "payloads were");
+    Ok(writeln!(
+        out,
+        "{versions} lost what they said before {before}, {payloads} removed; {freed_bytes} bytes are free"
+    )?)
+}
+
+pub(crate) async fn rebuild(
+    options: &Options,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let order = serde_json::json!({});
+    let rebuilt: RebuildOutcome =
+        options.done_on_control(&path(oracle_id, "/rebuild"), &order).await?.json()?;
+    if options.json {
+        return json(out, &rebuilt);
+    }
+    let RebuildOutcome { oracle_id, runs, prunings, files } = rebuilt;
+    if files.is_empty() {
+        return Ok(writeln!(out, "the files of {oracle_id} are whole; nothing was made anew")?);
+    }
+    let (files, runs) = (count(files.len() as u64, "file", "files"), count(runs, "run", "runs"));
+    let pruned = match prunings {
+        0 => "",
+        _ => "; what was pruned stays pruned",
+    };
+    Ok(writeln!(out, "{files} of {oracle_id} made anew out of the payloads of {runs}{pruned}")?)
+}
+
+pub(crate) async fn export(
+    options: &Options,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let mut client = Client::connect(&options.control_path()).await?;
+    let mut lines = answer_lines(client.open(Method::GET, &path(oracle_id, "/export"), None).await?).await?;
+    while let Some(line) = lines.next_line().await? {
+        out.write_all(&line)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! `oraclectl`: the administrators' command line, one file a verb.
+
+mod audit;
+mod base;
+mod ground;
+mod platform;
+mod rules;
+mod verdict;
+mod verification;
+use crate::base::error::CtlError;
+use crate::base::options::Options;
+use crate::verdict::calibrate::Calibrate;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use std::future::Future;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  success; crosscheck: the verdict is approved; rules check: the result is PASS;
+     rules eval: all cases have the expected result; ingest run: the records are visible;
+     verify: the values are verified
+  1  rejected: the verdict is not approved, the session is unknown, the request is invalid,
+     the probe failed, the result of rules check is not PASS, a case has another result than
+     expected, a run failed, a decision has another result when it is made again
+  2  the command line is invalid
+  3  the daemon does not answer
+  4  the daemon cannot do this now; try again later
+  5  a file cannot be read or written, or is invalid, if only in some lines
+  6  verify: the question is answered without verified values
+  7  ingest: the run is held until it is approved or discarded
+  130  interrupted; a run continues";
+
+/// Control oracled and read its state.
+#[derive(Debug, Parser)]
+#[command(name = "oraclectl", version, after_help = EXIT_CODES, max_term_width = 100)]
+struct Ctl {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show the state of the daemon
+    Status,
+    /// Show the state of each actor
+    Actors,
+    /// Check a verdict without delivering it; the check is logged
+    Crosscheck(verdict::crosscheck::Crosscheck),
+    /// Submit a verdict for delivery, or have the model make it
+    Submit(verdict::submit::Submit),
+    /// Register a session so that a lost verdict can be regenerated
+    Register(verdict::register::Register),
+    /// Show the delivered verdict of a session; a lost one is regenerated
+    Get(verdict::get::Get),
+    Health(platform::health::Health),
+    Outbox(verdict::outbox::Outbox),
+    /// Show the audit log
+    Log(audit::log::Log),
+    /// Show how often regenerated verdicts differ from the delivered ones
+    Divergence(verdict::divergence::Divergence),
+    /// Remove the cached verdict of a session
+    Purge(verdict::purge::Purge),
+    Session(verdict::session::Session),
+    /// Reject new work before a stop, and begin no scheduled pull
+    Drain(platform::drain::Drain),
+    /// Reopen oracle_log.jsonl and apply the configured log level
+    Reload,
+    /// Show or set the level of the service log
+    LogLevel(platform::log_level::LogLevel),
+    Calibrate(Calibrate),
+    Rules(rules::Rules),
+    Ontology(ground::ontology::Ontology),
+    Source(ground::source::Source),
+    Freshness(ground::freshness::Freshness),
+    Pipeline(ground::pipeline::Pipeline),
+    Adapter(verification::adapter::Adapter),
+    Workflow(verification::workflow::Workflow),
+    Ingest(ground::ingest::Ingest),
+    Rejects(ground::rejects::Rejects),
+    Query(ground::query::Query),
+    Provenance(ground::provenance::Provenance),
+    Verify(verification::verify::Verify),
+    Explain(verification::explain::Explain),
+    Review(verification::review::Review),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the man page
+    Man,
+}
+
+/// Runs the command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    let Ctl { options, verb } = Ctl::parse();
+    let json = options.json;
+    let out = &mut io::stdout().lock();
+    let done = run(verb, &options, out);
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            base::output::complain(&error, json, out);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    match verb {
+        Verb::Status => ask(platform::status::run(options, out)),
+        Verb::Actors => ask(platform::actors::run(options, out)),
+        Verb::Crosscheck(verb) => ask(verb.run(options, out)),
+        Verb::Submit(verb) => ask(verb.run(options, out)),
+        Verb::Register(verb) => ask(verb.run(options, out)),
+        Verb::Divergence(verb) => ask(verb.run(options, out)),
+        Verb::Get(verb) => ask(verb.run(options, out)),
+        Verb::Health(verb) => ask(verb.run(options, out)),
+        Verb::Outbox(verb) => ask(verb.run(options, out)),
+        Verb::Log(verb) => ask(verb.run(options, out)),
+        Verb::Purge(verb) => ask(verb.run(options, out)),
+        Verb::Session(verb) => ask(verb.run(options, out)),
+        Verb::Drain(verb) => ask(verb.run(options, out)),
+        Verb::Reload => ask(platform::reload::run(options, out)),
+        Verb::LogLevel(verb) => ask(verb.run(options, out)),
+        Verb::Calibrate(verb) => Ok(verb.run(out, options.json)?),
+        Verb::Rules(verb) => ask(verb.run(options, out)),
+        Verb::Ontology(verb) => ask(verb.run(options, out)),
+        Verb::Source(verb) => ask(verb.run(options, out)),
+        Verb::Freshness(verb) => ask(verb.run(options, out)),
+        Verb::Pipeline(verb) => ask(verb.run(options, out)),
+        Verb::Adapter(verb) => ask(verb.run(options, out)),
+        Verb::Workflow(verb) => ask(verb.run(options, out)),
+        Verb::Ingest(verb) => ask(verb.run(options, out)),
+        Verb::Rejects(verb) => ask(verb.run(options, out)),
+        Verb::Query(verb) => ask(verb.run(options, out)),
+        Verb::Provenance(verb) => ask(verb.run(options, out)),
+        Verb::Verify(verb) => ask(verb.run(options, out)),
+        Verb::Explain(verb) => ask(verb.run(options, out)),
+        Verb::Review(verb) => ask(verb.run(options, out)),
+        Verb::Completions { shell } => {
+            // clap_complete panics where it cannot write
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Ctl::command(), "oraclectl", &mut script);
+            Ok(out.write_all(&script)?)
+        }
+        Verb::Man => man(out),
+    }
+}
+
+/// One page for all verbs: each with the help that it prints.
+fn man(out: &mut dyn Write) -> Result<(), CtlError> {
+    let mut command = Ctl::command();
+    command.build();
+    let page = clap_mangen::Man::new(command.clone());
+    page.render_title(out)?;
+    page.render_name_section(out)?;
+    page.render_synopsis_section(out)?;
+    page.render_description_section(out)?;
+    page.render_options_section(out)?;
+    for verb in command.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
+        let help = verb.render_long_help().to_string().replace('\\', "\\e").replace("\n.", "\n\\&.");
+        write!(out, ".SH {}\n.nf\n{help}\n.fi\n", verb.get_name().to_uppercase())?;
+    }
+    let (_, codes) = EXIT_CODES.split_once('\n').unwrap_or_default();
+    Ok(write!(out, ".SH EXIT STATUS\n.nf\n{codes}\n.fi\n")?)
+}
+
+/// Runs a verb that talks to the daemon.
+fn ask(verb: impl Future<Output = Result<(), CtlError>>) -> Result<(), CtlError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(CtlError::Output)?.block_on(verb)
+}

@@ -1,0 +1,5 @@
+//! The administrators' tool.
+
+fn main() -> std::process::ExitCode {
+    oracled_ctl::main()
+}

@@ -1,0 +1,34 @@
+//! `oraclectl actors`.
+
+use crate::base::error::CtlError;
+use crate::base::options::Options;
+use crate::base::output::{json, table};
+use hyper::Method;
+use oracled_domain::base::actor_report::ActorReport;
+use std::io::Write;
+
+/// Shows how each actor is doing.
+pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = options.on_control(Method::GET, "/v1/actors", None).await?;
+    let reports: Vec<ActorReport> = answer.json()?;
+    if options.json {
+        return json(out, &reports);
+    }
+    let rows = reports.into_iter().map(|report| {
+        let panic = report
+            .last_panic
+            .map_or_else(|| "none".into(), |panic| format!("{}: {}", panic.at, panic.message));
+        let ms = |us: u64| format!("{}.{:03} ms", us / 1000, us % 1000);
+        [
+            report.name,
+            report.handled.to_string(),
+            report.queue_depth.to_string(),
+            ms(report.latency_p50_us),
+            ms(report.latency_p99_us),
+            report.restarts.to_string(),
+            panic,
+        ]
+    });
+    let heading = ["actor", "handled", "waiting", "p50", "p99", "restarts", "last panic"];
+    Ok(writeln!(out, "{}", table(heading, rows.collect()))?)
+}

@@ -1,0 +1,139 @@
+//! `oraclectl health`.
+
+use crate::base::error::CtlError;
+use crate::base::options::{Options, segment};
+use crate::base::output::{json, table};
+use hyper::Method;
+use oracled_api::base::service::{ProbeReport, SteerRequest, SteerResponse};
+use oracled_domain::verdict::health::CircuitAction;
+use oracled_domain::verdict::health::{HealthStatus, Status};
+use std::io::Write;
+
+/// Shows how the oracles are doing (a model, a mail service), or steers one.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Health {
+    #[command(subcommand)]
+    action: Option<Steering>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Steering {
+    /// Opens its circuit: it is not called until the circuit is closed
+    Open { oracle_id: String },
+    /// Closes its circuit and takes it for healthy
+    Close { oracle_id: String },
+    /// Probes it now, whatever its circuit says; exit status 1 if the probe fails
+    Probe { oracle_id: String },
+}
+
+impl Health {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let (oracle_id, action) = match &self.action {
+            None => return list(options, out).await,
+            Some(Steering::Open { oracle_id }) => (oracle_id, CircuitAction::Open),
+            Some(Steering::Close { oracle_id }) => (oracle_id, CircuitAction::Close),
+            Some(Steering::Probe { oracle_id }) => (oracle_id, CircuitAction::Probe),
+        };
+        let path = format!("/v1/health/oracles/{}", segment(oracle_id));
+        let body = serde_json::to_vec(&SteerRequest { action }).map_err(std::io::Error::from)?;
+        let steered: SteerResponse =
+            options.on_control(Method::POST, &path, Some(body.into())).await?.json()?;
+        let failed = steered.probe.as_ref().is_some_and(|probe| probe.succeeded == Some(false));
+        if options.json {
+            json(out, &steered)?;
+        } else {
+            show(out, steered)?;
+        }
+        if failed { Err(CtlError::ProbeFailed) } else { Ok(()) }
+    }
+}
+
+async fn list(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = options.on_control(Method::GET, "/v1/health/oracles", None).await?;
+    let statuses: Vec<HealthStatus> = answer.json()?;
+    if options.json { json(out, &statuses) } else { Ok(writeln!(out, "{}", page(statuses))?) }
+}
+
+fn show(out: &mut dyn Write, SteerResponse { oracle, probe }: SteerResponse) -> Result<(), CtlError> {
+    match probe {
+        Some(ProbeReport { succeeded: Some(true), .. }) => writeln!(out, "the probe succeeded")?,
+        Some(ProbeReport { succeeded: None, .. }) => {
+            writeln!(out, "the oracle is there; its answer does not say how it is doing")?;
+        }
+        Some(ProbeReport { succeeded: Some(false), error }) => {
+            let error = error.unwrap_or_default();
+            writeln!(out, "the probe failed: {}", crate::base::output::on_one_line(&error))?;
+        }
+        None => {}
+    }
+    Ok(writeln!(out, "{}", page(vec![oracle]))?)
+}
+
+fn page(statuses: Vec<HealthStatus>) -> String {
+    if statuses.is_empty() {
+        return "no oracles: neither a model nor a mail service is configured".into();
+    }
+    let rows = statuses.into_iter().map(|oracle| {
+        let at = |at: Option<jiff::Timestamp>| at.map_or_else(|| "never".into(), |at| at.to_string());
+        let status = match oracle.retry_at {
+            _ if oracle.held_open => "circuit_open until it is closed".into(),
+            Some(retry_at) if oracle.status == Status::CircuitOpen => {
+                format!("circuit_open until {retry_at}")
+            }
+            Some(retry_at) => format!("{}, not called until {retry_at}", oracle.status.into_str()),
+            None => oracle.status.into_str().to_owned(),
+        };
+        [
+            oracle.oracle_id.to_string(),
+            status,
+            oracle.consecutive_failures.to_string(),
+            format!("{} ms", oracle.latency_p50_ms),
+            format!("{} ms", oracle.latency_p99_ms),
+            at(oracle.last_success_at),
+            at(oracle.last_failure_at),
+            oracle.last_error.unwrap_or_else(|| "none".into()),
+        ]
+    });
+    let heading =
+        ["oracle", "status", "failures", "p50", "p99", "last success", "last failure", "last error"];
+    table(heading, rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oracled_domain::verdict::health::{self, HealthConfig, Outcome};
+
+    #[test]
+    fn table_shows_a_requested_wait_beside_the_status() {
+        let at = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let mut model = health::Health::new("model".parse().expect("an id"), HealthConfig::default());
+        model.note_quota_wait(at, std::time::Duration::from_secs(61));
+        let shown = page(vec![model.status()]).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains("healthy, not called until") && !shown.contains("circuit_open"), "{shown}");
+    }
+
+    #[test]
+    fn the_table_says_until_when_a_circuit_is_open() {
+        let at = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let id = "model".parse().expect("an id");
+        let mut model = health::Health::new(id, HealthConfig::default());
+        assert!(page(vec![model.status()]).contains("healthy"));
+        for _ in 0..3 {
+            let permit = model.permit(at).expect("it is let through");
+            model.report(at, permit, Outcome::Failure("a\u{1b}[2Jb\nc".into()));
+        }
+        let shown = |model: &health::Health| {
+            page(vec![model.status()]).split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let open = shown(&model);
+        assert!(open.contains("circuit_open") && open.contains("10:00:30Z"), "{open}");
+        assert!(open.contains("\\u001b[2Jb\\nc"), "{open}");
+        model.open(at);
+        assert!(
+            !shown(&model).contains("10:00:30Z") && shown(&model).contains("closed"),
+            "{}",
+            shown(&model)
+        );
+    }
+}

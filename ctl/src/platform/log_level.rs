@@ -1,0 +1,29 @@
+//! `oraclectl log-level`.
+
+use crate::base::error::CtlError;
+use crate::base::options::Options;
+use crate::base::output::json;
+use hyper::Method;
+use oracled_api::base::service;
+use std::io::Write;
+
+/// Shows or sets what the service's own log tells, until the next reload or start.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogLevel {
+    /// error, warn, info, debug, trace, or tracing's filter directives
+    level: Option<String>,
+}
+
+impl LogLevel {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let answer = match &self.level {
+            None => options.on_control(Method::GET, "/v1/log-level", None).await?,
+            Some(level) => {
+                let body = serde_json::json!({"level": level}).to_string();
+                options.on_control(Method::PUT, "/v1/log-level", Some(body.into())).await?
+            }
+        };
+        let level: service::LogLevel = answer.json()?;
+        if options.json { json(out, &level) } else { Ok(writeln!(out, "{}", level.level)?) }
+    }
+}

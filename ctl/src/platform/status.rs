@@ -1,0 +1,52 @@
+//! `oraclectl status`.
+
+use crate::base::error::CtlError;
+use crate::base::options::Options;
+use crate::base::output::{json, pairs};
+use hyper::Method;
+use oracled_api::base::service::StatusReport;
+use oracled_domain::verdict::divergence::Variance;
+use std::io::Write;
+
+/// Shows how the daemon is doing.
+pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = options.on_control(Method::GET, "/v1/status", None).await?;
+    let status: StatusReport = answer.json()?;
+    if options.json {
+        return json(out, &status);
+    }
+    let mut shown = vec![
+        ("oracled", format!("{} (pid {})", status.version, status.pid)),
+        ("serves since", format!("{} ({} s)", status.started_at, status.uptime_s)),
+        ("ready", if status.ready { "yes".into() } else { format!("no: {}", status.reasons.join("; ")) }),
+        ("state", status.state_dir),
+        ("log", format!("{} entries", status.entries)),
+        ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
+        ("model", status.model),
+        ("mail", format!("{}; {} in the outbox", status.mail, status.mails)),
+        ("reviews", format!("{} open", status.open_reviews)),
+        ("oracles", if status.oracles.is_empty() { "none".into() } else { status.oracles.join(", ") }),
+        ("divergence", diverged(&status.variance)),
+        ("in flight", status.in_flight.to_string()),
+        (
+            "connections",
+            format!("{} on routes, {} on control", status.connections, status.control_connections),
+        ),
+    ];
+    if let Some(failure) = status.journal_failure {
+        shown.push((
+            "journal",
+            format!("takes no entries: {failure}; {} in the service log", status.fallback_entries),
+        ));
+    }
+    if let Some(lag) = status.mirror_lag {
+        shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
+    }
+    Ok(out.write_all(pairs(&shown).as_bytes())?)
+}
+
+pub(crate) fn diverged(variance: &Variance) -> String {
+    let Variance { regens, diverged, rate, escalated } = variance;
+    let alarm = if *escalated { ": INFRASTRUCTURE VARIANCE" } else { "" };
+    format!("{diverged} of the last {regens} regenerated verdicts ({:.1} %){alarm}", rate * 100.0)
+}

@@ -1,0 +1,152 @@
+//! `oraclectl rules`.
+
+mod case;
+mod check;
+mod complaint;
+mod eval;
+mod excerpt;
+mod feed;
+mod outcome;
+mod show;
+mod support;
+mod tally;
+mod wrong;
+
+pub(crate) use check::show_of_verdict;
+
+use crate::base::error::CtlError;
+use crate::base::options::Options;
+use crate::base::output::{count, json, table};
+use hyper::Method;
+use oracled_api::base::client::Answer;
+use oracled_domain::rules::RuleId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::io::{self, Write};
+
+/// Shows the rules that text is checked by, or checks a text or evaluates cases by them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rules {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Shows every rule
+    List,
+    Show(show::Show),
+    Check(check::Check),
+    Eval(eval::Eval),
+}
+
+/// Why it is no success. Each message is one line.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RulesError {
+    /// The rules do not let a text pass. Why was printed.
+    #[error("the verdict is no PASS")]
+    NoPass,
+    /// The daemon, which is of another version, has no such rule.
+    #[error("the daemon has no rule {0}")]
+    NoSuchRule(RuleId),
+    /// Some case did not go as wanted. Which was printed.
+    #[error("not all cases went as wanted")]
+    NotAsWanted,
+    /// The daemon failed over some of the cases. Which was printed.
+    #[error("the daemon could not evaluate {}", count(*.0, "case", "cases"))]
+    NotEvaluated(u64),
+    /// Some lines are no cases. Which was printed.
+    #[error("{file}: {}", count(*.lines, "line is no case", "lines are no cases"))]
+    NoCases {
+        /// The file, as it was named.
+        file: String,
+        /// How many.
+        lines: u64,
+    },
+    /// The file has no line that is not blank.
+    #[error(
+        "{file} holds no case: a file of cases has one {{\"candidate_output\", \"facts\", …}} object a line, \
+         at least one"
+    )]
+    Empty {
+        /// The file, as it was named.
+        file: String,
+    },
+    /// The cases cannot be printed. Whether the others went as wanted was not waited for.
+    #[error("cannot print: {0}")]
+    Output(io::Error),
+}
+
+impl RulesError {
+    const fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotAsWanted | Self::NoPass | Self::NoSuchRule(_) => 1,
+            Self::NotEvaluated(_) => 4,
+            Self::NoCases { .. } | Self::Empty { .. } | Self::Output(_) => 5,
+        }
+    }
+}
+
+impl From<RulesError> for CtlError {
+    fn from(error: RulesError) -> Self {
+        let was_printed = matches!(error, RulesError::NotAsWanted | RulesError::NoPass);
+        Self::Verb { message: error.to_string(), exit_code: error.exit_code(), was_printed }
+    }
+}
+
+impl Rules {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        match &self.action {
+            Action::List => list(options, out).await,
+            Action::Show(show) => show.run(options, out).await,
+            Action::Check(check) => check.run(options, out).await,
+            Action::Eval(eval) => eval.run(options, out).await,
+        }
+    }
+}
+
+/// What the daemon says of its rules.
+#[derive(Deserialize)]
+struct Listed {
+    rules: Vec<ListedRule>,
+    unsupported_max: u64,
+}
+
+#[derive(Deserialize, Serialize)]
+struct ListedRule {
+    check_type: String,
+    description: String,
+    id: String,
+    invariant: String,
+    parameters: Map<String, Value>,
+    version: String,
+    sha256: String,
+    in_profile: bool,
+}
+
+impl ListedRule {
+    const fn in_profile(&self) -> &'static str {
+        if self.in_profile { "yes" } else { "no" }
+    }
+}
+
+async fn listed(options: &Options) -> Result<Answer, CtlError> {
+    options.on_routes(Method::GET, "/v1/rules", None).await
+}
+
+async fn list(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = listed(options).await?;
+    if options.json {
+        return json(out, &answer.json::<Value>()?);
+    }
+    let Listed { rules, unsupported_max } = answer.json()?;
+    let rows = rules.into_iter().map(|rule| {
+        let in_profile = rule.in_profile().to_owned();
+        [rule.id, rule.invariant, in_profile, rule.description]
+    });
+    writeln!(out, "{}", table(["id", "invariant", "in profile", "description"], rows.collect()))?;
+    Ok(writeln!(out, "\nClaims that may be without support: {unsupported_max} (unsupported_max)")?)
+}
+
+#[cfg(test)]
+mod tests;

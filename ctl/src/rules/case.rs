@@ -1,0 +1,220 @@
+//! A case: one request of an evaluation with what is wanted of it.
+
+use crate::base::lines::{TooLong, reason};
+use bytes::Bytes;
+use oracled_api::base::problem::{ProblemCode, ProblemDocument};
+use oracled_domain::rules::{RuleId, Verdict};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use std::collections::BTreeSet;
+
+/// What can be wrong with a line; each message says what is allowed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LineFault {
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    #[error(
+        "not JSON ({reason}, column {column}); a line is one {{\"candidate_output\", \"facts\", …}} object"
+    )]
+    NotJson { reason: String, column: usize },
+    #[error("not a JSON object; a line is one {{\"candidate_output\", \"facts\", …}} object")]
+    NotAnObject,
+    #[error("{reason}, column {column}")]
+    NotACase { reason: String, column: usize },
+    #[error("missing field `facts`, or `facts_from`")]
+    NoFacts,
+    #[error("`want` cannot come to pass: the verdict is FAIL where a rule fails, and only there")]
+    Impossible,
+}
+
+impl LineFault {
+    /// As the daemon would answer it.
+    pub(crate) fn problem(&self) -> ProblemDocument {
+        match self {
+            Self::NotJson { reason, column } => ProblemDocument::new(
+                ProblemCode::InvalidJson,
+                format!("the body is not JSON: {reason}, column {column}"),
+            ),
+            other => ProblemDocument::new(ProblemCode::InvalidRequest, other.to_string()),
+        }
+    }
+}
+
+/// What a case is wanted to come to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Want {
+    pub(crate) verdict: Verdict,
+    /// These rules and no others are to fail; whichever they are without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<BTreeSet<RuleId>>,
+}
+
+impl Default for Want {
+    fn default() -> Self {
+        Self { verdict: Verdict::Pass, failed: None }
+    }
+}
+
+impl Want {
+    /// The verdict is `FAIL` where any rule fails: nothing else can be met.
+    fn is_possible(&self) -> bool {
+        let fails = |failed: &BTreeSet<RuleId>| !failed.is_empty();
+        self.failed.as_ref().is_none_or(|failed| fails(failed) == (self.verdict == Verdict::Fail))
+    }
+}
+
+/// A line's members. What is sent is sent as it stands there, for the daemon to judge; the others stay here.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Members<'l> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing)]
+    category: Option<String>,
+    #[serde(skip_serializing)]
+    note: Option<String>,
+    #[serde(skip_serializing)]
+    want: Option<Want>,
+    #[serde(borrow)]
+    candidate_output: &'l RawValue,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    facts: Option<&'l RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    facts_from: Option<&'l RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    context: Option<&'l RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    constraints: Option<&'l RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    expected: Option<&'l RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    rules: Option<&'l RawValue>,
+}
+
+/// A null is sent, too.
+fn as_it_stands<'l, D: Deserializer<'l>>(deserializer: D) -> Result<Option<&'l RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// What is kept of a case while the daemon evaluates it.
+#[derive(Debug)]
+pub(crate) struct Case {
+    /// The line that it stands in, from 1.
+    pub(crate) line: u64,
+    pub(crate) id: Option<String>,
+    pub(crate) category: Option<String>,
+    pub(crate) note: Option<String>,
+    pub(crate) want: Want,
+    /// `candidate_output`, as JSON.
+    candidate: Box<RawValue>,
+}
+
+impl Case {
+    /// Reads a line: the case, and the request that is sent.
+    pub(crate) fn read(line: u64, text: &[u8]) -> Result<(Self, Bytes), LineFault> {
+        // serde would take an array for the members in their order
+        let is_object = text.first() == Some(&b'{');
+        let members: Members<'_> = match serde_json::from_slice(text) {
+            Ok(members) if is_object => members,
+            Ok(_) => return Err(LineFault::NotAnObject),
+            Err(error) => return Err(unread(&error, is_object)),
+        };
+        if members.facts.is_none() && members.facts_from.is_none() {
+            return Err(LineFault::NoFacts);
+        }
+        let mut request = serde_json::to_vec(&members).expect("members that were read can be written");
+        request.push(b'\n');
+        let Members { id, category, note, want, candidate_output, .. } = members;
+        let want = want.unwrap_or_default();
+        if !want.is_possible() {
+            return Err(LineFault::Impossible);
+        }
+        let candidate = candidate_output.to_owned();
+        Ok((Self { line, id, category, note, want, candidate }, request.into()))
+    }
+
+    /// The text that was checked.
+    pub(crate) fn candidate(&self) -> String {
+        // the daemon has told where it is no text
+        serde_json::from_str(self.candidate.get()).unwrap_or_default()
+    }
+}
+
+fn unread(error: &serde_json::Error, is_object: bool) -> LineFault {
+    let (reason, column) = (reason(error), error.column());
+    match (error.is_data(), is_object) {
+        (false, _) => LineFault::NotJson { reason, column },
+        (true, false) => LineFault::NotAnObject,
+        (true, true) => LineFault::NotACase { reason, column },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(text: &str) -> String {
+        Case::read(1, text.as_bytes()).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn what_is_sent_is_as_it_stands_in_the_line_without_what_stays_here() {
+        let line = r#"{"category":"c","facts": [ "\u00e9" ],"facts_from":[ {} ],"note":"n","candidate_output":"a\u0020b","id":"7",
+            "expected":{"max_unsupported_claims":1.0},"context":null,"want":{"verdict":"FAIL"}}"#;
+        let (case, request) = Case::read(3, line.replace('\n', "").as_bytes()).unwrap();
+        assert_eq!(
+            std::str::from_utf8(&request).unwrap(),
+            "{\"id\":\"7\",\"candidate_output\":\"a\\u0020b\",\"facts\":[ \"\\u00e9\" ],\"facts_from\":[ {} ],\"context\":null,\
+             \"expected\":{\"max_unsupported_claims\":1.0}}\n"
+        );
+        assert_eq!((case.line, case.id.as_deref(), case.category.as_deref()), (3, Some("7"), Some("c")));
+        assert_eq!((case.want.verdict, case.candidate()), (Verdict::Fail, "a b".to_owned()));
+    }
+
+    #[test]
+    fn a_case_without_want_wants_pass() {
+        let (case, _) = Case::read(1, br#"{"candidate_output":"","facts":[]}"#).unwrap();
+        assert_eq!(case.want, Want { verdict: Verdict::Pass, failed: None });
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_named() {
+        for (line, wrong) in [
+            ("nonsense", "not JSON (expected ident, column 2); a line is one"),
+            ("[\"a\",[]]", "not a JSON object; a line is one"),
+            ("7", "not a JSON object; a line is one"),
+            (r#"{"candidate_output":"a"}"#, "missing field `facts`, or `facts_from`"),
+            (r#"{"facts":[]}"#, "missing field `candidate_output`"),
+            (r#"{"candidate_output":"a","facts":[],"fact":1}"#, "unknown field `fact`, expected one of `id`"),
+            (r#"{"candidate_output":"a","candidate_output":"b"}"#, "duplicate field `candidate_output`"),
+            (r#"{"candidate_output":"a","facts":[],"id":7}"#, "expected a string, column"),
+            (
+                r#"{"candidate_output":"a","facts":[],"want":{"verdict":"pass"}}"#,
+                "unknown variant `pass`, expected one of `PASS`, `FAIL`, `ERROR`",
+            ),
+            (
+                r#"{"candidate_output":"a","facts":[],"want":{"verdict":"FAIL","failed":["RULE-PREC-999"]}}"#,
+                "`RULE-PREC-999` is not a rule; allowed: RULE-PREC-001",
+            ),
+            (r#"{"candidate_output":"a","facts":[],"want":{"failed":[]}}"#, "missing field `verdict`"),
+        ] {
+            assert!(fault(line).contains(wrong), "{line}: {}", fault(line));
+        }
+        assert!(Case::read(1, b"{\"candidate_output\":\"\xff\",\"facts\":[]}").is_err());
+    }
+
+    #[test]
+    fn a_want_that_nothing_can_meet_is_refused() {
+        for (want, possible) in [
+            (r#"{"verdict":"FAIL","failed":["RULE-PREC-001"]}"#, true),
+            (r#"{"verdict":"PASS","failed":[]}"#, true),
+            (r#"{"verdict":"FAIL","failed":[]}"#, false),
+            (r#"{"verdict":"PASS","failed":["RULE-PREC-001"]}"#, false),
+            (r#"{"verdict":"ERROR","failed":["RULE-PREC-001"]}"#, false),
+        ] {
+            let line = format!(r#"{{"candidate_output":"","facts":[],"want":{want}}}"#);
+            assert_eq!(Case::read(1, line.as_bytes()).is_ok(), possible, "{want}");
+        }
+    }
+}

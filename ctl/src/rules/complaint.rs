@@ -1,0 +1,211 @@
+//! What an evaluation says against a text, in words for people.
+
+use super::excerpt::{Marked, without_marks};
+use crate::base::output::{on_one_line, shortened};
+use oracled_domain::rules::{RuleId, Span, Verdict, Violation};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// A message is cut to so many characters.
+const MESSAGE_MAX_CHARS: usize = 500;
+
+/// One thing that speaks against a text; of others' words nothing steers a terminal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    /// The rules that say so, or a problem's code.
+    pub(crate) about: Vec<String>,
+    pub(crate) message: String,
+    pub(crate) excerpt: Option<Marked>,
+}
+
+impl Complaint {
+    pub(crate) fn new(about: &str, message: &str) -> Self {
+        let message = without_marks(&shortened(message, MESSAGE_MAX_CHARS));
+        Self { about: vec![on_one_line(about)], message, excerpt: None }
+    }
+}
+
+/// What counts of an evaluation.
+#[derive(Deserialize)]
+pub(crate) struct Evaluated {
+    pub(crate) verdict: Verdict,
+    pub(crate) rules: Vec<Applied>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Applied {
+    pub(crate) rule: RuleId,
+    verdict: Verdict,
+    cause: Option<String>,
+    violations: Vec<Violation>,
+    violations_omitted: u64,
+}
+
+impl Evaluated {
+    /// The rules that came to `verdict`.
+    pub(crate) fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Applied> {
+        self.rules.iter().filter(move |applied| applied.verdict == verdict)
+    }
+
+    /// What the rules say that cannot tell, and the violations of those that fail and `is_told` takes.
+    pub(crate) fn against(&self, is_told: impl Fn(RuleId) -> bool) -> Vec<Said<'_>> {
+        let causes = self.of(Verdict::Error).map(|Applied { rule, cause, .. }| {
+            Said::new(*rule, format!("it cannot tell: {}", cause.as_deref().unwrap_or_default()))
+        });
+        let failing = self.of(Verdict::Fail).filter(|applied| is_told(applied.rule));
+        causes.chain(failing.flat_map(Applied::violations)).collect()
+    }
+}
+
+impl Applied {
+    fn violations(&self) -> impl Iterator<Item = Said<'_>> {
+        let omitted = self.violations_omitted;
+        let rest = (omitted > 0).then(|| Said::new(self.rule, format!("{omitted} more violations")));
+        let told =
+            |violation| Said { violation: Some(violation), ..Said::new(self.rule, &violation.message) };
+        self.violations.iter().map(told).chain(rest)
+    }
+}
+
+/// What one rule says.
+pub(crate) struct Said<'a> {
+    rule: RuleId,
+    message: Cow<'a, str>,
+    violation: Option<&'a Violation>,
+}
+
+impl<'a> Said<'a> {
+    pub(crate) fn new(rule: RuleId, message: impl Into<Cow<'a, str>>) -> Self {
+        Self { rule, message: message.into(), violation: None }
+    }
+
+    /// The same of two rules where they say the same of the same stretch.
+    fn what(&self) -> impl Eq + std::hash::Hash + use<'a> {
+        let stretch = |span: &'a Span| (span.field.as_deref(), span.start, span.end);
+        let violation = self.violation.map(|Violation { span, related, text, .. }| {
+            (span.as_ref().map(stretch), related.as_ref().map(stretch), text.as_str())
+        });
+        (self.message.clone(), violation)
+    }
+
+    fn complaint(&self, text: &str) -> Complaint {
+        let mut complaint = Complaint::new(self.rule.into_str(), &self.message);
+        if let Some(violation) = self.violation {
+            let (excerpt, fields) = shown(violation, text);
+            complaint.excerpt = Some(excerpt);
+            if !fields.is_empty() {
+                complaint.message += &without_marks(&on_one_line(&format!(" (in {})", fields.join(", "))));
+            }
+        }
+        complaint
+    }
+}
+
+/// Where a violation is: in `text` itself, or the words alone and the fields that they stand in.
+fn shown<'a>(violation: &'a Violation, text: &str) -> (Marked, Vec<&'a str>) {
+    let Violation { span, related, text: words, .. } = violation;
+    let mut spans: Vec<_> = span.iter().chain(related).collect();
+    spans.sort_by_key(|span| span.start);
+    let mut fields: Vec<_> = spans.iter().filter_map(|span| span.field.as_deref()).collect();
+    fields.dedup();
+    let marked = if fields.is_empty() { Marked::of(text, &spans) } else { None };
+    // what is missing stands nowhere
+    (marked.unwrap_or_else(|| Marked::words(words)), fields)
+}
+
+/// What is said of `text`, once where several rules say the same of the same stretch.
+pub(crate) fn complaints(said: &[Said<'_>], text: &str) -> Vec<Complaint> {
+    let (mut complaints, mut places) = (Vec::<Complaint>::new(), HashMap::new());
+    for one in said {
+        let place = *places.entry(one.what()).or_insert(complaints.len());
+        match complaints.get_mut(place) {
+            Some(Complaint { about, .. }) => about.push(one.rule.to_string()),
+            None => complaints.push(one.complaint(text)),
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::excerpt::plain;
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn told(rules: &Value, text: &str) -> Vec<(String, String, String)> {
+        let evaluated: Evaluated =
+            serde_json::from_value(json!({"verdict": "FAIL", "rules": rules})).expect("it is an evaluation");
+        let told = |Complaint { about, message, excerpt }| {
+            let excerpt = excerpt.map_or_else(String::new, |excerpt: Marked| plain(&excerpt.whole()));
+            (about.join(" "), message, excerpt)
+        };
+        complaints(&evaluated.against(|_| true), text).into_iter().map(told).collect()
+    }
+
+    fn applied(rule: &str, verdict: &str, violations: &[Value], omitted: u64) -> Value {
+        let cause = (verdict == "ERROR").then_some("the pattern is blank");
+        json!({
+            "rule": rule, "verdict": verdict, "cause": cause, "violations": violations,
+            "violations_omitted": omitted,
+        })
+    }
+
+    fn violation(message: &str, span: &Value, related: &Value) -> Value {
+        json!({"invariant": "Q-INV-01", "message": message, "text": "bad", "span": span, "related": related})
+    }
+
+    fn words(told: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+        told.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned())).collect()
+    }
+
+    #[test]
+    fn rules_that_say_the_same_of_the_same_stretch_say_it_once() {
+        let at = |start: usize| violation("no", &json!({"start": start, "end": start + 3}), &Value::Null);
+        let other = violation("not so", &json!({"start": 0, "end": 3}), &Value::Null);
+        let pair = violation("no", &json!({"start": 0, "end": 3}), &json!({"start": 4, "end": 7}));
+        let missing = violation("no", &Value::Null, &Value::Null);
+        let rules = json!([
+            applied("RULE-PREC-001", "FAIL", &[at(0), at(4)], 2),
+            applied("RULE-PREC-002", "FAIL", &[missing], 0),
+            applied("RULE-PREC-003", "PASS", &[], 0),
+            applied("RULE-PREC-004", "FAIL", &[at(4), at(0), other], 2),
+            applied("RULE-CONT-001", "ERROR", &[], 0),
+            applied("RULE-CONT-002", "ERROR", &[], 0),
+            applied("RULE-CONT-003", "FAIL", &[pair], 3),
+        ]);
+        assert_eq!(
+            told(&rules, "bad bad"),
+            words(&[
+                ("RULE-CONT-001 RULE-CONT-002", "it cannot tell: the pattern is blank", ""),
+                ("RULE-PREC-001 RULE-PREC-004", "no", "»bad« bad"),
+                ("RULE-PREC-001 RULE-PREC-004", "no", "bad »bad«"),
+                ("RULE-PREC-001 RULE-PREC-004", "2 more violations", ""),
+                ("RULE-PREC-002", "no", "»bad«"),
+                ("RULE-PREC-004", "not so", "»bad« bad"),
+                ("RULE-CONT-003", "no", "»bad« bad / bad »bad«"),
+                ("RULE-CONT-003", "3 more violations", ""),
+            ])
+        );
+    }
+
+    #[test]
+    fn of_a_verdict_the_fields_are_named() {
+        let at = |field: &str| json!({"field": field, "start": 0, "end": 3});
+        let rules = json!([
+            applied("RULE-PREC-001", "FAIL", &[violation("no", &at("summary"), &Value::Null)], 0),
+            applied("RULE-PREC-004", "FAIL", &[violation("no", &at("b\u{1b}"), &Value::Null)], 0),
+            applied("RULE-CONT-001", "FAIL", &[violation("no", &at("summary"), &at("x.analysis"))], 0),
+            applied("RULE-CONT-002", "FAIL", &[violation("no", &at("summary"), &at("summary"))], 0),
+        ]);
+        assert_eq!(
+            told(&rules, ""),
+            words(&[
+                ("RULE-PREC-001", "no (in summary)", "»bad«"),
+                ("RULE-PREC-004", "no (in b\\u001b)", "»bad«"),
+                ("RULE-CONT-001", "no (in summary, x.analysis)", "»bad«"),
+                ("RULE-CONT-002", "no (in summary)", "»bad«"),
+            ])
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! Which facts of sources support a text, and where those come from, for people.
+
+use crate::base::error::CtlError;
+use crate::base::output::{count, on_one_line, pairs, shortened};
+use oracled_domain::rules::sourced::{Asked, FactSource, Origin, SourcedFact};
+use oracled_domain::rules::{Evidence, Finding, RuleResult};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::io::Write;
+
+/// So many claims are shown with what supports them; the rest is counted.
+const SHOWN_MAX: usize = 100;
+/// A claim or a fact is cut to so many characters.
+const TEXT_MAX_CHARS: usize = 200;
+
+/// What counts of an evaluation.
+#[derive(Deserialize)]
+pub(crate) struct Sourced {
+    #[serde(default)]
+    facts_from: Vec<FactSource>,
+    rules: Vec<RuleResult>,
+}
+
+/// A claim, and the fact of a source that supports it.
+struct Supported<'s> {
+    claim: &'s str,
+    fact: &'s SourcedFact,
+    origin: &'s Origin,
+}
+
+impl Sourced {
+    /// Of each claim of `text` that a fact of a source supports, which, and where that comes from; and how many facts each source
+    /// gave. Nothing where no sources were asked.
+    pub(crate) fn show(&self, out: &mut dyn Write, text: &str) -> Result<(), CtlError> {
+        let supported = self.supported(text);
+        for Supported { claim, fact, origin } in supported.iter().take(SHOWN_MAX) {
+            let mut rows = vec![
+                ("claim", shortened(claim, TEXT_MAX_CHARS)),
+                ("fact", shortened(&fact.text, TEXT_MAX_CHARS)),
+            ];
+            rows.extend(came_from(origin));
+            write!(out, "\n{}", pairs(&rows))?;
+        }
+        if let Some(more @ 1..) = supported.len().checked_sub(SHOWN_MAX) {
+            writeln!(out, "\n{more} more claims are supported")?;
+        }
+        for (place, FactSource { facts, asked, warnings, .. }) in self.facts_from.iter().enumerate() {
+            let before = if place == 0 { "\n" } else { "" };
+            let asked = match asked {
+                Asked::Query(oracle_id) => format!("source {oracle_id}"),
+                Asked::Verify(workflow_id) => format!("workflow {workflow_id}"),
+            };
+            writeln!(out, "{before}facts_from[{place}]: {} of {asked}", count(*facts, "fact", "facts"))?;
+            for warning in warnings {
+                writeln!(out, "warning: {}", on_one_line(warning))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each claim once, whatever rules say of it.
+    fn supported<'s>(&'s self, text: &'s str) -> Vec<Supported<'s>> {
+        let mut told = BTreeSet::new();
+        let steps = self.rules.iter().flat_map(|applied| &applied.evidence);
+        let supported = steps.filter(|step| step.output.finding == Finding::Supported).filter_map(|step| {
+            let (fact, origin) = self.fact(step.output.fact?)?;
+            let claim = claim(step, text);
+            told.insert((claim, fact.fact)).then_some(Supported { claim, fact, origin })
+        });
+        supported.collect()
+    }
+
+    /// The fact at this place, where a source gave it.
+    fn fact(&self, place: u32) -> Option<(&SourcedFact, &Origin)> {
+        let mut origins = self.facts_from.iter().flat_map(|source| &source.origins);
+        origins.find_map(|origin| {
+            let fact = origin.facts.iter().find(|fact| fact.fact == place)?;
+            Some((fact, &origin.origin))
+        })
+    }
+}
+
+/// The claim that a step is about: as it stands in `text`, or, of a verdict's field, as it was compared.
+fn claim<'s>(step: &'s Evidence, text: &'s str) -> &'s str {
+    let span = step.output.span.as_ref().filter(|span| span.field.is_none());
+    let stands = span.and_then(|span| text.get(span.start..span.end));
+    stands.unwrap_or(&step.input.text).trim()
+}
+
+fn came_from(origin: &Origin) -> Vec<(&'static str, String)> {
+    let stale = |stale: bool| if stale { ", stale" } else { "" };
+    match origin {
+        Origin::Record(record) => {
+            let (source, tier) = (&record.oracle_id, record.oracle_tier.into_str());
+            let told = format!("{source}, {tier}, version {}{}", record.source_version, stale(record.stale));
+            vec![("source", told), ("record", record.record_id.clone())]
+        }
+        Origin::Verification(decision) => {
+            let mut rows = vec![("decision", format!("{}{}", decision.execution_id, stale(decision.stale)))];
+            for (axis, records) in &decision.records {
+                rows.extend(records.iter().map(|record| {
+                    let version =
+                        record.source_version.as_ref().map(|version| format!(", version {version}"));
+                    let (source, tier) = (&record.oracle_id, record.oracle_tier.into_str());
+                    ("source", format!("{source}, {tier}{}: {axis}", version.unwrap_or_default()))
+                }));
+            }
+            rows
+        }
+    }
+}

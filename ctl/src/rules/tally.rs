@@ -1,0 +1,232 @@
+//! How many cases went as wanted, and which did not.
+
+use super::RulesError;
+use super::outcome::{End, Outcome};
+use super::wrong::Wrong;
+use crate::base::look::{Look, section};
+use crate::base::output::{count, shortened};
+use comfy_table::Table;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// So many of the cases that did not go as wanted are listed; the rest is counted.
+const LISTED_MAX: usize = 1_000;
+/// So many categories are counted each for itself; the rest together.
+const CATEGORIES_MAX: usize = 100;
+/// A category's name is cut to so many characters where it is counted.
+const NAME_MAX_CHARS: usize = 24;
+/// Below this there is no room for the category beside what is wrong.
+const WIDTH_OF_CATEGORIES: u16 = 100;
+/// What a case without a category is counted among.
+pub(crate) const NO_CATEGORY: &str = "uncategorised";
+/// What the categories beyond the bound are counted among.
+pub(crate) const OTHER_CATEGORIES: &str = "other categories";
+
+/// What came of the cases so far, in bounded memory.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    all: Counts,
+    categories: Categories<Counts>,
+    listed: Vec<Outcome>,
+    not_listed: u64,
+}
+
+/// How many lines came to what.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    /// The verdict is `ERROR`, and that was not wanted.
+    pub(crate) undecided: u64,
+    /// The daemon failed over them.
+    pub(crate) not_evaluated: u64,
+    /// Of lines that are no cases.
+    pub(crate) no_cases: u64,
+}
+
+/// One `T` a category, in the order in which they first occur.
+#[derive(Debug)]
+pub(crate) struct Categories<T>(Vec<(String, T)>);
+
+impl<T> Default for Categories<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Default> Categories<T> {
+    /// That of an outcome's category.
+    pub(crate) fn of(&mut self, outcome: &Outcome) -> &mut T {
+        let name = outcome.category.as_deref().unwrap_or(NO_CATEGORY);
+        let Self(all) = self;
+        let known = |all: &[(String, T)], name: &str| all.iter().position(|(known, _)| known == name);
+        let name = match known(all, name) {
+            None if all.len() >= CATEGORIES_MAX => OTHER_CATEGORIES,
+            _ => name,
+        };
+        let place = known(all, name).unwrap_or(all.len());
+        if place == all.len() {
+            all.push((name.to_owned(), T::default()));
+        }
+        let (_, of_category) = all.get_mut(place).expect("it was found, or put there");
+        of_category
+    }
+
+    pub(crate) fn into_all(self) -> Vec<(String, T)> {
+        self.0
+    }
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, end: End) {
+        *match end {
+            End::AsWanted => &mut self.passed,
+            End::Otherwise => &mut self.failed,
+            End::Undecided => &mut self.undecided,
+            End::NotEvaluated => &mut self.not_evaluated,
+            End::NoCase => &mut self.no_cases,
+        } += 1;
+    }
+
+    const fn cases(&self) -> u64 {
+        self.passed + self.failed + self.undecided + self.not_evaluated
+    }
+
+    /// Cases, and lines that are none.
+    pub(crate) const fn lines(&self) -> u64 {
+        self.cases() + self.no_cases
+    }
+
+    /// In a table.
+    const fn columns(&self) -> [(&'static str, u64); 6] {
+        [
+            ("cases", self.cases()),
+            ("passed", self.passed),
+            ("failed", self.failed),
+            ("ERROR", self.undecided),
+            ("not evaluated", self.not_evaluated),
+            ("no cases", self.no_cases),
+        ]
+    }
+
+    /// In words.
+    fn told(&self) -> String {
+        let Self { passed, failed, undecided, not_evaluated, no_cases } = *self;
+        let cases = count(self.cases(), "case", "cases");
+        let mut told = format!("{cases}: {passed} passed, {failed} failed, {undecided} ended in ERROR");
+        if not_evaluated > 0 {
+            told += &format!(", {not_evaluated} could not be evaluated");
+        }
+        if no_cases > 0 {
+            told += &format!("; {}", count(no_cases, "line is no case", "lines are no cases"));
+        }
+        told
+    }
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, outcome: Outcome) {
+        self.all.add(outcome.end);
+        self.categories.of(&outcome).add(outcome.end);
+        if outcome.end == End::AsWanted {
+            return;
+        }
+        if self.listed.len() < LISTED_MAX {
+            self.listed.push(outcome);
+        } else {
+            self.not_listed += 1;
+        }
+    }
+
+    /// For a progress bar.
+    pub(crate) fn progress(&self) -> String {
+        let wrong = self.all.lines() - self.all.passed;
+        format!("; {}, {wrong} not as wanted", count(self.all.lines(), "line", "lines"))
+    }
+
+    /// What all the cases of `file` come to.
+    pub(crate) fn verdict(&self, file: &str) -> Result<(), RulesError> {
+        let file = || file.to_owned();
+        match self.all {
+            Counts { not_evaluated: cases @ 1.., .. } => Err(RulesError::NotEvaluated(cases)),
+            Counts { no_cases: lines @ 1.., .. } => Err(RulesError::NoCases { file: file(), lines }),
+            all if all.cases() == 0 => Err(RulesError::Empty { file: file() }),
+            all if all.passed < all.cases() => Err(RulesError::NotAsWanted),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes for people which cases did not go as wanted, and how many of which category did; nothing where there
+    /// were none.
+    pub(crate) fn write(self, out: &mut dyn Write, took: Duration, look: Look) -> io::Result<()> {
+        if self.all.lines() == 0 {
+            return Ok(());
+        }
+        if !self.listed.is_empty() {
+            list(out, &self.listed, look)?;
+            if self.not_listed > 0 {
+                let more = count(self.not_listed, "more is", "more are");
+                writeln!(out, "\n{more} not listed; --json lists all.")?;
+            }
+            writeln!(out)?;
+        }
+        let rate = self.all.cases() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
+        writeln!(out, "{}; {rate:.0} evaluations/s", self.all.told())?;
+        let categories = self.categories.into_all();
+        if categories.iter().any(|(name, _)| name != NO_CATEGORY) {
+            section(out, "By category", &by_category(categories, self.all, look))?;
+        }
+        Ok(())
+    }
+}
+
+/// A row for each category. What happened nowhere and is not asked about by everybody has no column.
+fn by_category(categories: Vec<(String, Counts)>, all: Counts, look: Look) -> Table {
+    let shown = |counts: Counts| {
+        let with_all = counts.columns().into_iter().zip(all.columns());
+        with_all
+            .enumerate()
+            .filter(|(place, (_, (_, all)))| *place < 4 || *all > 0)
+            .map(|(_, (column, _))| column)
+    };
+    let header: Vec<_> = ["category"].into_iter().chain(shown(all).map(|(name, _)| name)).collect();
+    let mut table = look.table(&header, &[0]);
+    for (name, counts) in categories {
+        let numbers = shown(counts).map(|(_, number)| number.to_string());
+        table.add_row([shortened(&name, NAME_MAX_CHARS)].into_iter().chain(numbers));
+    }
+    table
+}
+
+/// The cases that did not go as wanted.
+fn list(out: &mut dyn Write, listed: &[Outcome], look: Look) -> io::Result<()> {
+    let names: &[&str] = if look.width < WIDTH_OF_CATEGORIES { &["case"] } else { &["case", "category"] };
+    let mut wrong = Wrong::new(names, look);
+    for outcome in listed {
+        let names = [&outcome.name(), outcome.category.as_deref().unwrap_or_default()];
+        wrong.add(&names, &outcome.complaints, outcome.complaints_omitted, outcome.note.as_deref());
+    }
+    wrong.write(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_and_lines_that_are_none_are_told_apart_and_in_their_number() {
+        let mut counts = Counts::default();
+        counts.add(End::AsWanted);
+        assert_eq!(counts.told(), "1 case: 1 passed, 0 failed, 0 ended in ERROR");
+        counts.add(End::NoCase);
+        assert_eq!(counts.told(), "1 case: 1 passed, 0 failed, 0 ended in ERROR; 1 line is no case");
+        for end in [End::NoCase, End::Otherwise, End::Undecided, End::Undecided, End::NotEvaluated] {
+            counts.add(end);
+        }
+        assert_eq!(
+            counts.told(),
+            "5 cases: 1 passed, 1 failed, 2 ended in ERROR, 1 could not be evaluated; 2 lines are no cases"
+        );
+        assert_eq!(counts.lines(), 7);
+    }
+}

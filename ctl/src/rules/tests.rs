@@ -1,0 +1,424 @@
+//! The verb against daemons that a test makes up: each answers as it is told to.
+
+use super::eval::Eval;
+use super::*;
+use crate::base::error::CtlError;
+use crate::base::options::Options;
+use http_body_util::{BodyExt, Either, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use oracled_api::base::pieces::{Pieces, Sender};
+use serde_json::json;
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+
+type Answered = Either<Full<bytes::Bytes>, Pieces>;
+
+/// How a daemon answers.
+#[derive(Clone)]
+struct Manner {
+    /// With so many lines at a time.
+    at_once: usize,
+    /// A line for each request, or none to end there.
+    line: Arc<dyn Fn(u64, Value) -> Option<String> + Send + Sync>,
+    /// What follows at the end.
+    last: &'static str,
+}
+
+impl Manner {
+    /// As the real one does, with what a request has for `context` as its evaluation's verdict.
+    fn plain() -> Self {
+        let line = |line, request: Value| {
+            let verdict = request["context"].as_str().unwrap_or("PASS").to_owned();
+            Some(answer(line, &request, &verdict, &[]))
+        };
+        Self { at_once: 1, line: Arc::new(line), last: "" }
+    }
+
+    fn of(line: impl Fn(u64, Value) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { line: Arc::new(line), ..Self::plain() }
+    }
+}
+
+/// A line of an answer, with these violations of RULE-PREC-003.
+fn answer(line: u64, request: &Value, verdict: &str, violations: &[Value]) -> String {
+    let rule = |id: &str, verdict: &str, violations: &[Value]| {
+        json!({
+            "rule": id, "verdict": verdict, "violations": violations, "violations_omitted": 0,
+            "cause": (verdict == "ERROR").then_some("it is broken"), "evidence": [], "evidence_omitted": 0,
+            "invariant": "Q-INV-01",
+        })
+    };
+    let rules = [rule("RULE-PREC-001", "PASS", &[]), rule("RULE-PREC-003", verdict, violations)];
+    let mut answer = json!({"line": line, "evaluation": {"verdict": verdict, "rules": rules}});
+    if let Some(id) = request.get("id") {
+        answer["id"] = id.clone();
+    }
+    answer.to_string()
+}
+
+/// Answers each line of a body, while it still comes.
+async fn answer_lines(manner: Manner, mut body: Incoming, lines: &mut Sender) -> Option<()> {
+    let (mut pending, mut ready, mut number) = (Vec::new(), String::new(), 0);
+    while let Some(frame) = body.frame().await {
+        pending.extend_from_slice(frame.ok()?.data_ref()?);
+        while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = pending.drain(..=end).collect();
+            number += 1;
+            let request = serde_json::from_slice(&line).expect("a request is JSON");
+            writeln!(ready, "{}", (manner.line)(number, request)?).expect("a string takes it");
+            if ready.lines().count() == manner.at_once {
+                // in two pieces, neither of which is a line
+                let half = ready.split_off(ready.len() / 2);
+                lines.send(std::mem::replace(&mut ready, half).into()).await.ok()?;
+                lines.send(std::mem::take(&mut ready).into()).await.ok()?;
+            }
+        }
+    }
+    lines.send((ready + manner.last).into()).await.ok()
+}
+
+async fn respond(manner: Manner, request: Request<Incoming>) -> Result<Response<Answered>, Infallible> {
+    assert_eq!((request.method().as_str(), request.uri().path()), ("POST", "/v1/rules/evaluate:batch"));
+    assert_eq!(request.headers()["content-type"], "application/x-ndjson");
+    let (mut lines, body) = Pieces::new(1);
+    tokio::spawn(async move {
+        answer_lines(manner, request.into_body(), &mut lines).await;
+        lines.finish();
+    });
+    Ok(Response::new(Either::Right(body)))
+}
+
+/// A directory with a daemon's socket.
+struct World(TempDir);
+
+impl World {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn serving<A>(manner: Manner, answer: fn(Manner, Request<Incoming>) -> A) -> Self
+    where
+        A: Future<Output = Result<Response<Answered>, Infallible>> + Send + 'static,
+    {
+        let world = Self::new();
+        let listener = UnixListener::bind(world.path("socket")).unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let manner = manner.clone();
+                let service = service_fn(move |request| answer(manner.clone(), request));
+                let served = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(served.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        world
+    }
+
+    fn with(manner: Manner) -> Self {
+        Self::serving(manner, respond)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn cases(&self, text: &str) -> PathBuf {
+        std::fs::write(self.path("cases.ndjson"), text).unwrap();
+        self.path("cases.ndjson")
+    }
+
+    /// Evaluates a file, and gives what is printed and how it ends.
+    async fn eval(&self, file: &Path, json: bool) -> (String, Result<(), CtlError>) {
+        let options = Options { socket: Some(self.path("socket")), control_socket: None, json };
+        let eval = Eval { file: file.to_owned() };
+        let mut out = Vec::new();
+        let patient = Duration::from_secs(60);
+        let ended = tokio::time::timeout(patient, eval.run(&options, &mut out)).await.expect("it ends");
+        (String::from_utf8(out).unwrap(), ended)
+    }
+
+    async fn eval_text(&self, text: &str, json: bool) -> (String, Result<(), CtlError>) {
+        self.eval(&self.cases(text), json).await
+    }
+}
+
+fn case(more: Value) -> String {
+    let mut case = json!({"candidate_output": "It is always on.", "facts": []});
+    case.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    format!("{case}\n")
+}
+
+fn exit_code(ended: &Result<(), CtlError>) -> u8 {
+    ended.as_ref().map_or_else(CtlError::exit_code, |()| 0)
+}
+
+fn violation(start: usize, end: usize) -> Value {
+    json!({
+        "invariant": "Q-INV-01", "message": "`always` must not be found, and is there", "text": "always",
+        "span": {"start": start, "end": end},
+    })
+}
+
+#[tokio::test]
+async fn cases_that_go_as_wanted_are_a_success() {
+    let world = World::with(Manner::plain());
+    let text = [
+        case(json!({})),
+        "\n".into(),
+        case(json!({"id": "b", "context": "FAIL", "want": {"verdict": "FAIL"}})),
+        case(json!({"id": "c", "context": "FAIL", "want": {"verdict": "FAIL", "failed": ["RULE-PREC-003"]}})),
+        case(json!({"id": "d", "context": "ERROR", "want": {"verdict": "ERROR"}})),
+    ];
+    let (shown, ended) = world.eval_text(&text.concat(), false).await;
+    assert_eq!(exit_code(&ended), 0, "{ended:?}");
+    assert!(shown.starts_with("4 cases: 4 passed, 0 failed, 0 ended in ERROR; "), "{shown}");
+    assert_eq!(shown.lines().count(), 1, "{shown}");
+}
+
+#[tokio::test]
+async fn each_case_that_does_not_is_told_with_its_offending_words() {
+    let world = World::with(Manner::of(|line, request| {
+        Some(match request["context"].as_str() {
+            Some("problem") => {
+                let problem = json!({"code": "invalid_request", "detail": "`facts` is \u{1b}[2J at line 1 column 12", "status": 400});
+                json!({"line": line, "problem": problem}).to_string()
+            }
+            Some(verdict) => answer(line, &request, verdict, &[violation(6, 12)]),
+            None => answer(line, &request, "PASS", &[]),
+        })
+    }));
+    let text = [
+        case(json!({"id": "fails", "category": "a", "note": "seen on page\n7", "context": "FAIL"})),
+        case(json!({"id": "passes", "category": "a", "want": {"verdict": "FAIL"}})),
+        case(
+            json!({"id": "another", "context": "FAIL", "want": {"verdict": "FAIL", "failed": ["RULE-PREC-001"]}}),
+        ),
+        case(json!({"id": "broken", "note": "", "context": "ERROR"})),
+    ];
+    let (shown, ended) = world.eval_text(&text.concat(), false).await;
+    assert_eq!(exit_code(&ended), 1, "{ended:?}");
+    for told in [
+        "`always` must not be found, and is there",
+        "It is »always« on.",
+        "note: seen on page\\n7",
+        "the verdict is PASS; FAIL was wanted",
+        "RULE-PREC-001  should have failed, and did not",
+        "RULE-PREC-003  failed, and should not have",
+        "it cannot tell: it is broken",
+        "4 cases: 0 passed, 3 failed, 1 ended in ERROR; ",
+    ] {
+        assert!(shown.contains(told), "{told}: {shown}");
+    }
+    assert!(!shown.contains("the verdict is FAIL"), "{shown}");
+    assert_eq!(shown.matches("note: ").count(), 1, "a blank note is none: {shown}");
+    // a verdict that was wanted is no violation to be shown
+    assert_eq!(shown.matches("»always«").count(), 2, "{shown}");
+
+    let (shown, ended) =
+        world.eval_text(&(text.concat() + &case(json!({"context": "problem"}))), false).await;
+    assert_eq!(exit_code(&ended), 5, "{ended:?}");
+    assert!(shown.contains("line 5") && shown.contains("`facts` is \\u001b[2J\n"), "{shown}");
+}
+
+#[tokio::test]
+async fn the_lines_for_programs_are_the_daemons_with_how_they_are_to_be_taken() {
+    let world = World::with(Manner::of(|line, request| {
+        Some(format!(
+            "{{\"line\":{line},\"evaluation\":{{\"verdict\":\"FAIL\", \"rules\":[],\"x\":1.50}},\"id\":{}}}",
+            request["id"]
+        ))
+    }));
+    let text =
+        format!("\nnonsense\n{}", case(json!({"id": "a", "category": "c", "want": {"verdict": "FAIL"}})));
+    let (shown, ended) = world.eval_text(&(text + &case(json!({"id": "b"}))), true).await;
+    assert_eq!(exit_code(&ended), 5);
+    let lines: Vec<_> = shown.lines().collect();
+    let problem: Value = serde_json::from_str(lines[0]).unwrap();
+    assert_eq!((&problem["line"], &problem["ok"]), (&json!(2), &json!(false)));
+    assert_eq!(problem["problem"]["code"], "invalid_json");
+    assert_eq!(problem["problem"]["detail"], "the body is not JSON: expected ident, column 2");
+    let evaluation = r#"{"verdict":"FAIL", "rules":[],"x":1.50}"#;
+    assert_eq!(
+        lines[1..],
+        [
+            format!(
+                r#"{{"line":3,"id":"a","evaluation":{evaluation},"ok":true,"want":{{"verdict":"FAIL"}}}}"#
+            ),
+            format!(
+                r#"{{"line":4,"id":"b","evaluation":{evaluation},"ok":false,"want":{{"verdict":"PASS"}}}}"#
+            ),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_case_is_told_and_the_others_are_evaluated() {
+    let world = World::with(Manner::plain());
+    let long = "x".repeat(crate::base::lines::LINE_MAX_BYTES + 1);
+    let text = format!("{}[]\n{long}\n{}{{\"facts\":[]}}\n", case(json!({})), case(json!({})));
+    let (shown, ended) = world.eval_text(&text, false).await;
+    assert_eq!(exit_code(&ended), 5);
+    assert!(ended.unwrap_err().to_string().ends_with("cases.ndjson: 3 lines are no cases"));
+    for told in [
+        "2 cases: 2 passed, 0 failed, 0 ended in ERROR; 3 lines are no cases; ",
+        "line 2",
+        "line 3",
+        "line 5",
+        "longer than 4 MiB",
+    ] {
+        assert!(shown.contains(told), "{told}: {shown}");
+    }
+    // not even where none of them is one
+    let (_, ended) = world.eval_text(&"nonsense\n".repeat(1000), false).await;
+    assert_eq!(exit_code(&ended), 5);
+    for empty in ["", "\n \n"] {
+        let (shown, ended) = world.eval_text(empty, false).await;
+        assert!(shown.is_empty() && exit_code(&ended) == 5, "{shown}");
+        assert!(ended.unwrap_err().to_string().contains("holds no case"));
+    }
+}
+
+#[tokio::test]
+async fn late_answers_in_groups_beyond_the_cases_in_flight_are_accepted() {
+    for at_once in [1, 7, 200, usize::MAX] {
+        let world = World::with(Manner { at_once, ..Manner::plain() });
+        let cases = if at_once == usize::MAX { 200 } else { 3000 };
+        let (shown, ended) = world.eval_text(&case(json!({})).repeat(cases), false).await;
+        assert_eq!(exit_code(&ended), 0, "{ended:?}");
+        assert!(shown.starts_with(&format!("{cases} cases: {cases} passed")), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn long_cases_wait_for_one_another() {
+    let world = World::with(Manner::plain());
+    let text = case(json!({"candidate_output": "x".repeat(3_000_000)}));
+    let (shown, ended) = world.eval_text(&text.repeat(20), false).await;
+    assert_eq!(exit_code(&ended), 0, "{ended:?}");
+    assert!(shown.starts_with("20 cases: 20 passed"), "{shown}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_ends_the_run_and_is_never_a_pass() {
+    let plain = |line, request: &Value| Some(answer(line, request, "PASS", &[]));
+    let manners = [
+        ("ends before all cases", Manner::of(move |line, r| (line < 3).then(|| plain(line, &r))?)),
+        ("line 9 stands where line 3 belongs", Manner::of(move |l, r| plain(if l == 3 { 9 } else { l }, &r))),
+        ("another id", Manner::of(|line, _| Some(answer(line, &json!({"id": "x"}), "PASS", &[])))),
+        ("either `evaluation` or `problem`", Manner::of(|line, _| Some(json!({"line": line}).to_string()))),
+        ("expected", Manner::of(|_, _| Some("nonsense".into()))),
+        ("unknown variant `MAYBE`", Manner::of(|line, r| Some(answer(line, &r, "MAYBE", &[])))),
+        ("goes on behind the last case", Manner { last: "{}\n", ..Manner::plain() }),
+        ("ends within a line", Manner { last: "{", ..Manner::plain() }),
+    ];
+    for (told, manner) in manners {
+        let world = World::with(manner);
+        let (_, ended) = world.eval_text(&case(json!({})).repeat(20), false).await;
+        assert_eq!(exit_code(&ended), 3, "{told}: {ended:?}");
+        // while cases are still written, a daemon that goes away is a connection that breaks
+        let error = ended.unwrap_err().to_string();
+        assert!(
+            error.contains(told) || error.starts_with("the connection to oracled broke"),
+            "{told}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_not_there_or_refuses_is_told_as_everywhere() {
+    let (shown, ended) = World::new().eval_text(&case(json!({})), false).await;
+    assert!(shown.is_empty() && exit_code(&ended) == 3, "{ended:?}");
+    for (status, code) in [(StatusCode::NOT_FOUND, 1), (StatusCode::SERVICE_UNAVAILABLE, 4)] {
+        let world = if code == 1 {
+            World::serving(Manner::plain(), |_, _| refused(StatusCode::NOT_FOUND))
+        } else {
+            World::serving(Manner::plain(), |_, _| refused(StatusCode::SERVICE_UNAVAILABLE))
+        };
+        let (_, ended) = world.eval_text(&case(json!({})).repeat(2000), false).await;
+        assert_eq!(exit_code(&ended), code, "{status}: {ended:?}");
+    }
+    let world = World::with(Manner::of(|line, _| {
+        let problem = json!({"code": "internal_error", "detail": "the handler panicked", "status": 500});
+        Some(json!({"line": line, "problem": problem}).to_string())
+    }));
+    let (_, ended) = world.eval_text(&(case(json!({})) + "nonsense\n"), false).await;
+    assert_eq!(exit_code(&ended), 4, "{ended:?}");
+}
+
+async fn refused(status: StatusCode) -> Result<Response<Answered>, Infallible> {
+    let document = json!({"code": "refused", "detail": "not now", "status": status.as_u16()}).to_string();
+    let mut response = Response::new(Either::Left(Full::new(document.into())));
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_named() {
+    let world = World::with(Manner::plain());
+    for (file, told) in [(world.path("absent"), "No such file"), (world.path(""), "directory")] {
+        let (_, ended) = world.eval(&file, false).await;
+        assert_eq!(exit_code(&ended), 5);
+        assert!(ended.unwrap_err().to_string().contains(told));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_printed_is_no_success() {
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let world = World::with(Manner::plain());
+    let file = world.cases(&case(json!({"context": "FAIL"})));
+    let eval = Eval { file };
+    for (json, code) in [(true, 5), (false, 1)] {
+        let options = Options { socket: Some(world.path("socket")), control_socket: None, json };
+        let ended = eval.run(&options, &mut Closed).await;
+        assert_eq!(exit_code(&ended), code, "{ended:?}");
+        assert!(!ended.unwrap_err().is_broken_pipe());
+    }
+}
+
+#[tokio::test]
+async fn table_is_harmless_for_any_input() {
+    let world = World::with(Manner::of(|line, request| {
+        let verdict = request["context"].as_str().unwrap_or("PASS").to_owned();
+        let mut violation = violation(0, 3);
+        violation["message"] = json!("]]> & <b> \"'\u{0}\u{1b}\u{ffff}\u{e000}\n é");
+        Some(answer(line, &request, &verdict, &[violation]))
+    }));
+    let hostile = "\u{0}\u{1b}[2J<&>\"'\n\u{ffff}\u{d7ff}";
+    let text = [
+        case(json!({"id": "one", "category": "a"})),
+        case(json!({"id": hostile, "category": "b", "context": "FAIL", "candidate_output": hostile})),
+        case(json!({"id": "two", "category": "a", "note": "<page 7>", "context": "ERROR"})),
+        case(json!({"category": hostile})),
+        "nonsense".into(),
+    ];
+    let (shown, ended) = world.eval_text(&text.concat(), false).await;
+    assert_eq!(exit_code(&ended), 5);
+    assert!(!shown.contains(['\0', '\u{1b}']), "{shown}");
+}
+
+#[tokio::test]
+async fn however_many_cases_fail_and_categories_there_are_so_many_are_kept() {
+    let world = World::with(Manner::plain());
+    let text: String =
+        (0..1500).map(|n| case(json!({"category": format!("c{n}"), "context": "FAIL"}))).collect();
+    let (shown, ended) = world.eval_text(&text, false).await;
+    assert_eq!(exit_code(&ended), 1);
+    assert!(shown.contains("500 more are not listed"), "{shown}");
+    assert!(shown.contains("other categories") && shown.lines().count() < 1200, "{shown}");
+}

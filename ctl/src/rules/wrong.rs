@@ -1,0 +1,119 @@
+//! What is wrong with texts as a table, marked by colour or by marks that stand in the text.
+
+use super::complaint::Complaint;
+use super::excerpt::{coloured, plain, without_marks};
+use crate::base::look::Look;
+use crate::base::output::shortened;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use std::io::{self, Write};
+
+/// What stands in the columns before the complaints is cut to so many characters on a terminal.
+const NAME_MAX_CHARS: [usize; 2] = [24, 16];
+/// Elsewhere to so many.
+const WHOLE_NAME_MAX_CHARS: usize = 255;
+/// Of offending words, so many are shown on a terminal.
+const WORDS_MAX_CHARS: usize = 120;
+/// Of a note, so many.
+const NOTE_MAX_CHARS: usize = 200;
+
+/// The table, row by row.
+pub(crate) struct Wrong {
+    table: Table,
+    look: Look,
+    /// So many columns stand before the complaints.
+    names: usize,
+}
+
+impl Wrong {
+    /// An empty one, with these columns before the complaints.
+    pub(crate) fn new(names: &[&str], look: Look) -> Self {
+        let header = [names, &["rule", "what is wrong"]].concat();
+        let last = header.len() - 1;
+        let mut table = look.table(&header, &(0..last).collect::<Vec<_>>());
+        if look.is_whole {
+            table.set_content_arrangement(ContentArrangement::Disabled);
+        }
+        if let Some(column) = table.column_mut(last) {
+            column.set_cell_alignment(CellAlignment::Left);
+        }
+        Self { table, look, names: names.len() }
+    }
+
+    /// A row for each complaint, how many more there are, and what is said beside; the first one begins with `names`.
+    pub(crate) fn add(&mut self, names: &[&str], complaints: &[Complaint], omitted: u64, note: Option<&str>) {
+        let limits = NAME_MAX_CHARS.map(|max| if self.look.is_whole { WHOLE_NAME_MAX_CHARS } else { max });
+        let shown = names.iter().zip(limits).map(|(name, max)| without_marks(&shortened(name, max)));
+        let mut names: Vec<String> = shown.take(self.names).collect();
+        let told = complaints.iter().map(|complaint| self.told(complaint));
+        let more = (omitted > 0).then(|| [String::new(), format!("{omitted} more")]);
+        let note = note.map(|note| [String::new(), self.note(note)]);
+        for row in told.chain(more).chain(note).collect::<Vec<_>>() {
+            self.table.add_row(names.iter().cloned().chain(row));
+            names.iter_mut().for_each(String::clear);
+        }
+    }
+
+    fn told(&self, Complaint { about, message, excerpt }: &Complaint) -> [String; 2] {
+        // on a terminal the rules stand below each other: there is more room below than beside
+        let between = if self.look.is_whole { ", " } else { ",\n" };
+        let marked = excerpt.as_ref().map(|excerpt| {
+            if self.look.is_whole { excerpt.whole() } else { excerpt.within(WORDS_MAX_CHARS) }
+        });
+        let excerpt = marked.map_or_else(String::new, |marked| format!("\n{marked}"));
+        [about.join(between), format!("{message}{excerpt}")]
+    }
+
+    fn note(&self, note: &str) -> String {
+        let note = if self.look.is_whole { note.to_owned() } else { shortened(note, NOTE_MAX_CHARS) };
+        format!("note: {}", without_marks(&note))
+    }
+
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let text: Vec<String> = self.table.lines().map(|line| line.trim_end().to_owned()).collect();
+        let text = text.join("\n");
+        writeln!(out, "{}", if self.look.colour { coloured(&text) } else { plain(&text) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::excerpt::Marked;
+    use super::*;
+
+    fn shown(look: Look) -> String {
+        let mut complaint = Complaint::new("RULE-PREC-001", "no fact supports this claim");
+        complaint.about.push("RULE-PREC-004".into());
+        complaint.excerpt = Some(Marked::words(&"word ".repeat(60)));
+        let mut wrong = Wrong::new(&["case"], look);
+        wrong.add(&[&"x".repeat(60)], &[complaint], 3, Some(&"note ".repeat(60)));
+        let mut out = Vec::new();
+        wrong.write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_terminal_is_not_overrun() {
+        for width in [60, 80, 100] {
+            let text = shown(Look::new(width, false));
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            for part in ["xxx…", "RULE-PREC-001, ", "RULE-PREC-004 ", "…«", "3 more", "note: note"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+        assert!(shown(Look::new(100, true)).contains("\u{1b}[1;31mword"));
+    }
+
+    #[test]
+    fn where_there_is_no_terminal_nothing_is_cut_or_broken() {
+        let text = shown(Look { is_whole: true, ..Look::new(60, false) });
+        for part in [
+            &"x".repeat(60),
+            "RULE-PREC-001, RULE-PREC-004  no fact supports this claim",
+            &"word ".repeat(60),
+            "3 more",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.contains(&format!("note: {}", "note ".repeat(60).trim_end())), "{text}");
+    }
+}

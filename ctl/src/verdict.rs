@@ -1,0 +1,11 @@
+//! Verbs for verdicts and sessions.
+
+pub(crate) mod calibrate;
+pub(crate) mod crosscheck;
+pub(crate) mod divergence;
+pub(crate) mod get;
+pub(crate) mod outbox;
+pub(crate) mod purge;
+pub(crate) mod register;
+pub(crate) mod session;
+pub(crate) mod submit;

@@ -1,0 +1,142 @@
+use super::*;
+use oracled_domain::{Dimension, Payload, judge};
+use serde_json::{Map, Value, json};
+
+/// A verdict of `tier` in which nothing is wrong.
+fn verdict(tier: Tier) -> Value {
+    let mut verdict = json!({"verdict": "GREEN", "summary": "A sound plan with clear and modest aims."});
+    if tier >= Tier::Full {
+        let dimension = json!({"verdict": "GREEN", "analysis": "Nothing moves faster than it can."});
+        verdict["breakdown"] =
+            Dimension::ALL.iter().map(|d| (d.to_string(), dimension.clone())).collect::<Map<_, _>>().into();
+    }
+    if tier == Tier::Strategy {
+        verdict["strategy"] = json!({
+            "next_step": "Ask ten neighbours.", "alternative": "Rent first.", "tests": ["Sell one.", "Sell ten."],
+        });
+    }
+    verdict
+}
+
+fn judged(tier: Tier, verdict: &Value) -> Judgement {
+    judge(tier, Payload::raw(&verdict.to_string()))
+}
+
+/// The flags that flip the decision on `verdict`: those less for a refusal, those more for an approval.
+fn flipping(tier: Tier, verdict: &Value) -> Vec<String> {
+    let mut flips = Flips::default();
+    flips.add(&judged(tier, verdict));
+    let names = flips.to_approval.flags.names().iter().chain(flips.to_refusal.flags.names());
+    names.filter(|named| named.counts.flips > 0).map(|named| named.flag.to_owned()).collect()
+}
+
+#[test]
+fn a_refusal_for_v_r_alone_flips_without_the_flag_that_tips_it() {
+    // V_t 1.0, V_r 1.0: C = 0.958
+    assert_eq!(flipping(Tier::Quick, &json!({"verdict": "RED", "summary": ""})), ["short_summary"]);
+}
+
+#[test]
+fn a_missing_field_flips_alone_and_what_stands_beside_it_does_not() {
+    // V_t 7.0, V_r 2.0, E_D 0.5: without the E_D 1 - 0.084/7 = 0.988; without the V_r 1 - 0.5/7 = 0.929
+    assert_eq!(flipping(Tier::Strategy, &verdict(Tier::Full)), ["field_missing"]);
+}
+
+#[test]
+fn two_causes_of_e_d_sustain_each_other() {
+    let mut twice = verdict(Tier::Full);
+    twice["breakdown"]["Stability"]["verdict"] = json!("PURPLE");
+    twice["breakdown"]["Curvature"] = json!(null);
+    assert_eq!(flipping(Tier::Full, &twice), [""; 0]);
+    // the larger of two causes leaves the smaller behind
+    assert_eq!(flipping(Tier::Full, &json!({"summary": "A sound plan with clear aims."})), [""; 0]);
+}
+
+#[test]
+fn a_text_that_cannot_be_read_flips_by_definition() {
+    let mut flips = Flips::default();
+    flips.add(&judge(Tier::Full, Payload::raw("```json\n{}\n```")));
+    let names: Vec<_> = flips.to_approval.flags.names().iter().map(|named| named.flag).collect();
+    assert_eq!((names, flips.to_approval.by_one_flag.full), (vec!["malformed_json"], 1));
+}
+
+#[test]
+fn only_a_flag_heavy_enough_flips_an_approval_and_v_t_stays() {
+    let e_d = ["malformed_json", "verdict_missing", "verdict_invalid", "field_missing"];
+    // V_t 2.0: a short summary of one letter is 1 - 0.042/2 = 0.979
+    assert_eq!(flipping(Tier::Quick, &verdict(Tier::Quick)), e_d);
+
+    let mut null = verdict(Tier::Full);
+    null["verdict"] = json!("NULL");
+    let judgement = judged(Tier::Full, &null);
+    assert_eq!((judgement.inspection.v_t, judgement.inspection.v_r), (7.0, 3.5));
+    // one more empty analysis: 1 - 0.168/7 = 0.976, above Ω; one short summary: 1 - 0.189/7 = 0.973, below it
+    assert_eq!(
+        flipping(Tier::Full, &null),
+        ["short_summary", e_d[0], e_d[1], e_d[2], e_d[3], "dimension_verdict_invalid"]
+    );
+}
+
+#[test]
+fn verdicts_and_places_are_counted_apart() {
+    let mut flips = Flips::default();
+    let mut one = verdict(Tier::Full);
+    one["breakdown"]["Stability"]["verdict"] = json!(7);
+    flips.add(&judged(Tier::Full, &one));
+    flips.add(&judged(Tier::Full, &verdict(Tier::Full)));
+    let lost = &flips.to_approval.flags.names()[0];
+    assert_eq!((lost.flag, lost.counts.verdicts, lost.counts.flips), ("field_missing", 1, 1));
+    assert_eq!(lost.counts.places.by_frequency(), [("breakdown.Stability.verdict", 1)]);
+    let gained = flips.to_refusal.flags.names().iter().find(|named| named.flag == "field_missing");
+    let gained = &gained.expect("a field can be missing in every tier").counts;
+    // the summary, the breakdown, and three places in each of five dimensions
+    assert_eq!((gained.verdicts, gained.flips, gained.places.by_frequency().len()), (1, 1, 17));
+}
+
+#[test]
+fn one_less_and_one_more_undo_each_other() {
+    for judgement in judgements() {
+        let inspection = &judgement.inspection;
+        for flag in &inspection.flags {
+            assert_eq!(with(&without(inspection, flag), flag), *inspection);
+        }
+    }
+}
+
+#[test]
+fn every_flag_with_a_weight_that_the_mapping_raises_is_known_to_its_tier() {
+    let mut names = std::collections::BTreeSet::new();
+    for judgement in judgements() {
+        for flag in judgement.inspection.flags.iter().filter(|flag| weighs(flag)) {
+            assert!(raisable(judgement.tier).contains(flag), "{flag} in {}", judgement.tier);
+            names.insert(flag.into_str());
+        }
+    }
+    let known: std::collections::BTreeSet<_> = raisable(Tier::Strategy).iter().map(Flag::into_str).collect();
+    assert_eq!(names, known, "every name is met with, and none is known that is not");
+    for tier in Tier::ALL {
+        assert!(raisable(tier).is_sorted_by(|one, other| one < other), "in order, none twice");
+    }
+}
+
+/// Judgements that between them carry every flag.
+fn judgements() -> Vec<Judgement> {
+    let mut verdicts =
+        vec![json!("nothing"), json!({}), json!({"verdict": "green", "summary": "", "mood": 1})];
+    let mut with_strategy = |change: &dyn Fn(&mut Value)| {
+        let mut changed = verdict(Tier::Strategy);
+        change(&mut changed);
+        verdicts.push(changed);
+    };
+    with_strategy(&|verdict| verdict["verdict"] = json!("RED"));
+    with_strategy(&|verdict| verdict["verdict"] = json!("NULL"));
+    with_strategy(&|verdict| verdict["breakdown"] = json!([]));
+    with_strategy(&|verdict| verdict["breakdown"]["Change Rate"]["analysis"] = json!(" "));
+    with_strategy(&|verdict| verdict["breakdown"]["Curvature"] = json!({"verdict": "red", "analysis": 1}));
+    with_strategy(&|verdict| verdict["breakdown"]["Stability"] = json!(null));
+    with_strategy(&|verdict| verdict["strategy"] = json!(null));
+    with_strategy(&|verdict| verdict["strategy"] = json!({"tests": "one"}));
+    let parsed =
+        Tier::ALL.into_iter().flat_map(|tier| verdicts.iter().map(move |verdict| judged(tier, verdict)));
+    parsed.chain([judge(Tier::Quick, Payload::raw("{"))]).collect()
+}

@@ -1,0 +1,79 @@
+//! C in bins. No bin lies on both sides of Ω, so each holds refused verdicts only or approved ones only.
+
+use super::by_tier::ByTier;
+use oracled_domain::Tier;
+use oracled_domain::verdict::tmm::OMEGA;
+use serde::Serialize;
+
+/// Where bins meet, from below. Narrower above Ω: there lies all that is approved, within 0.026.
+const EDGES: [f64; 17] =
+    [-1.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, OMEGA, 0.98, 0.985, 0.99, 0.995, 1.0];
+
+/// How many verdicts have a C of a given range.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Bin {
+    /// The smallest C of the bin, which belongs to it; null for the first bin, which has none. (The second
+    /// bin begins above its -1.0: a C of -1.0, which is what malformed JSON scores, is in the first.)
+    pub from: Option<f64>,
+    /// The C at which the bin ends, which does not belong to it, save in the first bin (C <= -1.0) and in the
+    /// last, whose ends are both 1.0.
+    pub to: f64,
+    /// True where C is at least Ω throughout the bin.
+    pub at_least_omega: bool,
+    /// The verdicts in the bin.
+    pub verdicts: ByTier<u64>,
+}
+
+/// The bins, from the lowest C to C = 1.0; all of them, empty ones too.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Histogram {
+    bins: Vec<Bin>,
+}
+
+impl Histogram {
+    pub(crate) fn new() -> Self {
+        let bin = |from: Option<f64>, to| Bin {
+            from,
+            to,
+            at_least_omega: from.is_some_and(|from| from >= OMEGA),
+            verdicts: ByTier::default(),
+        };
+        let ends = EDGES.into_iter().chain([1.0]);
+        let mut from = None;
+        let bins = ends.map(|to| bin(from.replace(to), to)).collect();
+        Self { bins }
+    }
+
+    pub(crate) fn add(&mut self, tier: Tier, c: f64) {
+        let holds = |bin: &Bin| c < bin.to || (bin.from.is_none() && c <= bin.to);
+        let home = self.bins.iter().position(holds).unwrap_or(EDGES.len());
+        if let Some(bin) = self.bins.get_mut(home) {
+            bin.verdicts.count(tier);
+        }
+    }
+
+    /// The bins, from the lowest C.
+    #[must_use]
+    pub(crate) fn bins(&self) -> &[Bin] {
+        &self.bins
+    }
+}
+
+impl Bin {
+    /// The bin's range for people, `0.9 to Ω` for instance.
+    #[must_use]
+    pub(crate) fn label(&self) -> String {
+        match self.from {
+            None => format!("at most {:.1}", self.to),
+            Some(from) if from == self.to => format!("{from:.1}"),
+            Some(-1.0) => "negative".to_owned(),
+            Some(from) => format!("{} to {}", edge(from), edge(self.to)),
+        }
+    }
+}
+
+/// An edge between bins for people.
+pub(crate) fn edge(c: f64) -> String {
+    if c == OMEGA { "Ω".to_owned() } else { format!("{c:?}") }
+}

@@ -1,0 +1,136 @@
+//! What a calibration finds. These types are the JSON that `--json` writes: a field's name is a promise.
+
+use super::by_flag::{ByFlag, Places};
+use super::by_tier::ByTier;
+use super::flips::Flips;
+use super::histogram::Histogram;
+use oracled_domain::verdict::crosscheck::Reason;
+use oracled_domain::verdict::tmm::{OMEGA, PHI};
+use oracled_domain::{Flag, Judgement, Tier};
+use serde::Serialize;
+
+/// Everything that a calibration finds. The same corpus gives the same report, byte for byte.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Report {
+    /// The corpus, as it was named on the command line, or `standard input`.
+    pub corpus: String,
+    /// Ω: a verdict is approved at a C of at least this.
+    pub threshold: f64,
+    /// Φ, the weight of V_r.
+    pub phi: f64,
+    /// How many verdicts there are and how many are approved.
+    pub approval: ByTier<Approval>,
+    /// The largest C among the refused verdicts; null where none is refused.
+    pub highest_refused: Option<f64>,
+    /// The smallest C among the approved verdicts; null where none is approved.
+    pub lowest_approved: Option<f64>,
+    /// C in bins, from the lowest.
+    pub histogram: Histogram,
+    /// Every reason that occurs, in the order in which the crosscheck's decision lists them.
+    pub reasons: Vec<ReasonCount>,
+    /// Every flag that occurs, by name, in the fixed order of flags.
+    pub flags: ByFlag<Occurrences>,
+    /// Which single flags decide.
+    pub flips: Flips,
+}
+
+/// How many verdicts are approved.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub(crate) struct Approval {
+    /// Verdicts judged.
+    pub verdicts: u64,
+    /// Those approved.
+    pub approved: u64,
+    /// Those refused.
+    pub refused: u64,
+    /// Approved by judged, from 0.0 to 1.0; null where none was judged.
+    pub approval_rate: Option<f64>,
+}
+
+/// How many decisions have a reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct ReasonCount {
+    /// The decision's `crosscheck_reason`.
+    pub reason: Reason,
+    /// Verdicts with this reason.
+    pub verdicts: ByTier<u64>,
+}
+
+/// How often a flag occurs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Occurrences {
+    /// Verdicts that carry it, at one place or several.
+    pub verdicts: ByTier<u64>,
+    /// Those of them that are approved all the same.
+    pub approved: u64,
+    /// How often it occurs at each place.
+    #[serde(flatten)]
+    pub places: Places,
+}
+
+impl Report {
+    pub(crate) fn new(corpus: String) -> Self {
+        Self {
+            corpus,
+            threshold: OMEGA,
+            phi: PHI,
+            approval: ByTier::default(),
+            highest_refused: None,
+            lowest_approved: None,
+            histogram: Histogram::new(),
+            reasons: Vec::new(),
+            flags: ByFlag::default(),
+            flips: Flips::default(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, judgement: &Judgement) {
+        let Judgement { tier, decision, .. } = judgement;
+        let c = decision.coherence_score;
+        for approval in self.approval.both(*tier) {
+            approval.add(decision.approved);
+        }
+        if decision.approved {
+            self.lowest_approved = Some(self.lowest_approved.map_or(c, |lowest| lowest.min(c)));
+        } else {
+            self.highest_refused = Some(self.highest_refused.map_or(c, |highest| highest.max(c)));
+        }
+        self.histogram.add(*tier, c);
+        self.reason(*tier, decision.crosscheck_reason);
+        self.flagged(*tier, &decision.flags, decision.approved);
+        self.flips.add(judgement);
+    }
+
+    fn reason(&mut self, tier: Tier, reason: Reason) {
+        match self.reasons.iter_mut().find(|count| count.reason == reason) {
+            Some(count) => count.verdicts.count(tier),
+            None => {
+                let mut verdicts = ByTier::default();
+                verdicts.count(tier);
+                self.reasons.push(ReasonCount { reason, verdicts });
+                self.reasons.sort_by_key(|count| count.reason);
+            }
+        }
+    }
+
+    fn flagged(&mut self, tier: Tier, flags: &[Flag], approved: bool) {
+        // flags come in their fixed order, so those of one name stand together
+        for of_one_name in flags.chunk_by(|one, other| one.into_str() == other.into_str()) {
+            let Some(flag) = of_one_name.first() else { continue };
+            let occurrences = self.flags.of(flag);
+            occurrences.verdicts.count(tier);
+            occurrences.approved += u64::from(approved);
+            for flag in of_one_name {
+                occurrences.places.count(flag);
+            }
+        }
+    }
+}
+
+impl Approval {
+    fn add(&mut self, approved: bool) {
+        self.verdicts += 1;
+        *(if approved { &mut self.approved } else { &mut self.refused }) += 1;
+        self.approval_rate = Some(self.approved as f64 / self.verdicts as f64);
+    }
+}

@@ -1,0 +1,206 @@
+//! A report for people: tables, and the histogram of C drawn with block characters.
+
+use super::by_flag::Named;
+use super::by_tier::ByTier;
+use super::flips::Trials;
+use super::histogram::Bin;
+use super::report::{Approval, Occurrences, Report};
+use crate::base::look::{Look, section};
+use crate::base::output::{on_one_line, shortened};
+use comfy_table::{Cell, Color, ContentArrangement, Table};
+use oracled_domain::Tier;
+use std::io::{self, Write};
+
+/// The longest bar, in columns.
+const BAR_MAX: usize = 50;
+/// The shortest space for bars, in columns.
+const BAR_MIN: usize = 8;
+/// The space around a column's content.
+const PADDING: usize = 2;
+/// So many places of a flag are listed.
+const PLACES_LISTED: usize = 6;
+/// A place's name is cut to so many characters.
+const PLACE_CHARS: usize = 28;
+/// An eighth of a column to a whole one.
+const BLOCKS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+
+/// Writes `report` to `out`.
+pub(crate) fn write(out: &mut dyn Write, report: &Report, look: Look) -> io::Result<()> {
+    let all = &report.approval.all;
+    let name = on_one_line(&report.corpus);
+    writeln!(out, "{name}: {} verdicts, {} approved, {} refused", all.verdicts, all.approved, all.refused)?;
+    section(out, "Approval by tier", &approval(&report.approval, look))?;
+    let title = format!("Coherence C (bins are narrower above Ω = {:.5})", report.threshold);
+    section(out, &title, &histogram(report, look))?;
+    nearest(out, report)?;
+    section(out, "Reasons", &reasons(report, look))?;
+    section(out, "Flags", &flags(report, look))?;
+    section(out, "Flags by place", &flags_by_place(report, look))?;
+    section(out, &to_approval_title(report), &to_approval(report, look))?;
+    section(out, &to_refusal_title(report), &to_refusal(report, look))
+}
+
+fn approval(approval: &ByTier<Approval>, look: Look) -> Table {
+    let header = ["tier", "verdicts", "approved", "refused", "rate"];
+    let width = bars_beside(look, header.iter().map(|name| name.len().max("strategy".len())));
+    let mut table = look.table(&[&header[..], &[""]].concat(), &[0, 5]);
+    for (tier, of_tier) in approval.named() {
+        let rate = of_tier.approval_rate.map(|rate| format!("{:.1} %", rate * 100.0));
+        table.add_row([
+            Cell::new(tier),
+            Cell::new(of_tier.verdicts),
+            Cell::new(of_tier.approved),
+            Cell::new(of_tier.refused),
+            Cell::new(rate.as_deref().unwrap_or("-")),
+            Cell::new(bar(of_tier.approved, of_tier.verdicts, width)).fg(Color::DarkGreen),
+        ]);
+    }
+    table
+}
+
+fn histogram(report: &Report, look: Look) -> Table {
+    let bins = report.histogram.bins();
+    let highest = bins.iter().map(|bin| bin.verdicts.all).max().unwrap_or_default();
+    let labels = bins.iter().map(|bin| bin.label().chars().count()).max();
+    let digits = highest.to_string().len();
+    let counts = ["all", "quick", "full", "strategy"].map(|name| name.len().max(digits));
+    let width = bars_beside(look, labels.into_iter().chain(counts));
+    let mut table = look.table(&["C", "", "all", "quick", "full", "strategy"], &[1]);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    let mut above = false;
+    for bin in bins {
+        if bin.at_least_omega && !above {
+            above = true;
+            table.add_row([Cell::new("Ω"), Cell::new("╌".repeat(width))]);
+        }
+        table.add_row(bin_row(bin, highest, width));
+    }
+    table
+}
+
+fn bin_row(bin: &Bin, highest: u64, width: usize) -> Vec<Cell> {
+    let colour = if bin.at_least_omega { Color::DarkGreen } else { Color::DarkRed };
+    let bar = Cell::new(bar(bin.verdicts.all, highest, width)).fg(colour);
+    let counts = bin.verdicts.named().map(|(_, count)| count_cell(*count));
+    [Cell::new(bin.label()), bar].into_iter().chain(counts).collect()
+}
+
+/// A count; a zero is left blank, so that the eye finds the others.
+fn count_cell(count: u64) -> Cell {
+    Cell::new(if count == 0 { String::new() } else { count.to_string() })
+}
+
+fn nearest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+    let score = |c: Option<f64>| c.map_or_else(|| "none".to_owned(), |c| format!("{c:.5}"));
+    writeln!(
+        out,
+        "\n Nearest to Ω: refused {}, approved {}.",
+        score(report.highest_refused),
+        score(report.lowest_approved)
+    )
+}
+
+fn reasons(report: &Report, look: Look) -> Table {
+    let mut table = look.table(&["reason", "all", "quick", "full", "strategy"], &[0]);
+    for count in &report.reasons {
+        let counts = count.verdicts.named().map(|(_, count)| count_cell(*count));
+        table.add_row([Cell::new(count.reason.into_str())].into_iter().chain(counts));
+    }
+    table
+}
+
+fn flags(report: &Report, look: Look) -> Table {
+    // where there is no room for them, tiers give way before words break
+    let tiers: &[Tier] = if look.is_narrow() { &[] } else { &Tier::ALL };
+    let mut header = vec!["flag", "weight", "verdicts", "approved"];
+    header.extend(tiers.iter().map(|tier| tier.into_str()));
+    let mut table = look.table(&header, &[0, 1]);
+    for named in report.flags.names() {
+        let Occurrences { verdicts, approved, .. } = &named.counts;
+        let by_tier = tiers.iter().map(|tier| count_cell(*verdicts.of(*tier)));
+        let all =
+            [Cell::new(named.flag), Cell::new(weight(named)), Cell::new(verdicts.all), count_cell(*approved)];
+        table.add_row(all.into_iter().chain(by_tier));
+    }
+    table
+}
+
+/// The flags that name places, as they stand in the log, the most frequent ones first.
+fn flags_by_place(report: &Report, look: Look) -> Table {
+    let mut table = look.table(&["flag and place", "times"], &[0]);
+    for named in report.flags.names() {
+        let places = &named.counts.places;
+        let by_frequency = places.by_frequency();
+        let (listed, rest) = by_frequency.split_at(by_frequency.len().min(PLACES_LISTED));
+        for (place, count) in listed {
+            table.add_row([
+                Cell::new(format!("{}:{}", named.flag, shortened(place, PLACE_CHARS))),
+                Cell::new(count),
+            ]);
+        }
+        let others = rest.iter().map(|(_, count)| count).sum::<u64>() + places.other_places;
+        if others > 0 {
+            table.add_row([Cell::new(format!("{} elsewhere", named.flag)), Cell::new(others)]);
+        }
+    }
+    table
+}
+
+fn to_approval_title(report: &Report) -> String {
+    let (of, all) = (report.flips.to_approval.by_one_flag.all, report.flips.to_approval.refused.all);
+    format!("One flag less, V_t as it is\n{of} of {all} refused verdicts hang on a single flag.")
+}
+
+fn to_approval(report: &Report, look: Look) -> Table {
+    trials(report.flips.to_approval.flags.names(), ["refused with it", "approved without"], look)
+}
+
+fn to_refusal_title(report: &Report) -> String {
+    let (of, all) = (report.flips.to_refusal.by_one_v_r_flag.all, report.flips.to_refusal.approved.all);
+    format!("One flag more, V_t as it is\n{of} of {all} approved verdicts are one V_r flag from refusal.")
+}
+
+fn to_refusal(report: &Report, look: Look) -> Table {
+    trials(report.flips.to_refusal.flags.names(), ["approved without it", "refused with it"], look)
+}
+
+fn trials(flags: &[Named<Trials>], [before, after]: [&str; 2], look: Look) -> Table {
+    let mut table = look.table(&["flag", "weight", before, after], &[0, 1]);
+    for named in flags {
+        table.add_row([
+            Cell::new(named.flag),
+            Cell::new(weight(named)),
+            Cell::new(named.counts.verdicts),
+            Cell::new(named.counts.flips),
+        ]);
+    }
+    table
+}
+
+/// The room for bars in a table that has columns of these widths beside them.
+fn bars_beside(look: Look, columns: impl IntoIterator<Item = usize>) -> usize {
+    let padded: usize = columns.into_iter().map(|column| column + PADDING).sum();
+    usize::from(look.width).saturating_sub(padded + PADDING).clamp(BAR_MIN, BAR_MAX)
+}
+
+fn weight<T>(named: &Named<T>) -> String {
+    if named.e_d > 0.0 {
+        format!("E_D {:.1}", named.e_d)
+    } else if named.v_r > 0.0 {
+        format!("V_r {:.1}", named.v_r)
+    } else {
+        "none".to_owned()
+    }
+}
+
+/// A bar of `part` in `whole`, `width` columns for the whole, in eighths of a column. What is there is seen:
+/// any part above zero gets an eighth at least.
+fn bar(part: u64, whole: u64, width: usize) -> String {
+    if part == 0 || whole == 0 {
+        return String::new();
+    }
+    let eighths = (part as f64 / whole as f64 * (width * BLOCKS.len()) as f64).round().max(1.0) as usize;
+    let full = BLOCKS.last().map(|block| block.to_string().repeat(eighths / BLOCKS.len()));
+    let rest = (eighths % BLOCKS.len()).checked_sub(1).and_then(|index| BLOCKS.get(index));
+    full.into_iter().chain(rest.map(char::to_string)).collect()
+}

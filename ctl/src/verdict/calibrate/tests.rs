@@ -1,0 +1,199 @@
+use super::report::Approval;
+use super::*;
+use serde_json::{Value, json};
+
+const SOUND: &str = "A sound plan with clear aims.";
+
+fn breakdown(verdict: &str) -> Value {
+    let dimension = json!({"verdict": verdict, "analysis": "As it says."});
+    oracled_domain::Dimension::ALL
+        .iter()
+        .map(|d| (d.to_string(), dimension.clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// Six outputs of which every number below was worked out by hand:
+///
+/// | tier | what | V_t | V_r | E_D | C | reason |
+/// | --- | --- | --- | --- | --- | --- | --- |
+/// | quick | nothing wrong | 2 | 0 | 0 | 1 | pass |
+/// | quick | empty summary | 1 | 1 | 0 | 0.958 | low_coherence |
+/// | full | GREEN over five RED | 7 | 2 | 0 | 0.988 | pass |
+/// | full | no verdict, no breakdown | 1 | 0 | 1 | 0 | field_missing |
+/// | strategy | in a Markdown fence | 1 | 0 | 2 | -1 | degenerate_manifold |
+/// | strategy | no strategy | 7 | 2 | 0.5 | 0.91657 | field_missing |
+fn corpus() -> String {
+    let verdicts = [
+        ("quick", json!({"verdict": "GREEN", "summary": SOUND}).to_string()),
+        ("quick", json!({"verdict": "RED", "summary": ""}).to_string()),
+        ("full", json!({"verdict": "GREEN", "summary": SOUND, "breakdown": breakdown("RED")}).to_string()),
+        ("full", json!({"summary": SOUND}).to_string()),
+        ("strategy", "```json\n{}\n```".to_owned()),
+        (
+            "strategy",
+            json!({"verdict": "RED", "summary": SOUND, "breakdown": breakdown("RED"), "mood": "low"})
+                .to_string(),
+        ),
+    ];
+    let line = |(id, (tier, raw)): (usize, &(&str, String))| {
+        format!("{}\n", json!({"id": id, "tier": tier, "mode": "json", "raw": raw}))
+    };
+    verdicts.iter().enumerate().map(line).collect()
+}
+
+fn report() -> Report {
+    judge_all("verdicts.ndjson".into(), corpus().as_bytes()).unwrap()
+}
+
+fn printed(json: bool, look: Look) -> String {
+    let mut out = Vec::new();
+    print(&mut out, &report(), json, look).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// A directory of its own for a test, gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("oracled-calibrate-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+#[test]
+fn a_small_corpus_gives_what_was_worked_out_by_hand() {
+    let report = report();
+    let of = |approval: &Approval| {
+        (approval.verdicts, approval.approved, approval.refused, approval.approval_rate)
+    };
+    assert_eq!(of(&report.approval.all), (6, 2, 4, Some(2.0 / 6.0)));
+    assert_eq!(of(&report.approval.quick), (2, 1, 1, Some(0.5)));
+    assert_eq!(of(&report.approval.full), (2, 1, 1, Some(0.5)));
+    assert_eq!(of(&report.approval.strategy), (2, 0, 2, Some(0.0)));
+    assert_eq!(
+        (report.highest_refused, report.lowest_approved),
+        (Some(1.0 - 0.042), Some(1.0 - 0.084 / 7.0))
+    );
+    let reasons = report.reasons.iter().map(|count| (count.reason.into_str(), count.verdicts.all));
+    assert_eq!(
+        reasons.collect::<Vec<_>>(),
+        [("pass", 2), ("field_missing", 2), ("degenerate_manifold", 1), ("low_coherence", 1)]
+    );
+    let filled = report.histogram.bins().iter().filter(|bin| bin.verdicts.all > 0);
+    assert_eq!(
+        filled.map(|bin| (bin.label(), bin.verdicts.all)).collect::<Vec<_>>(),
+        [("at most -1.0", 1), ("0.0 to 0.1", 1), ("0.9 to Ω", 2), ("0.985 to 0.99", 1), ("1.0", 1)]
+            .map(|(label, count)| (label.to_owned(), count))
+    );
+    let flips = &report.flips;
+    // the empty summary, the missing strategy, and by definition the fence; not the two missing fields
+    assert_eq!((flips.to_approval.refused.all, flips.to_approval.by_one_flag.all), (4, 3));
+    assert_eq!((flips.to_refusal.approved.all, flips.to_refusal.by_one_v_r_flag.all), (2, 0));
+}
+
+#[test]
+fn the_json_is_one_line_and_exactly_this() {
+    let line = printed(true, Look::new(80, false));
+    assert_eq!(line.find('\n'), Some(line.len() - 1), "one object, one line");
+    let expected: String = include_str!("tests/report.json").lines().map(str::trim_start).collect();
+    assert_eq!(line.trim_end(), expected);
+    assert_eq!(line, printed(true, Look::new(100, true)), "the same whatever the terminal");
+}
+
+#[test]
+fn the_decisions_are_those_of_the_gate() {
+    let report = report();
+    let mut approved = 0;
+    for line in corpus().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let tier = line["tier"].as_str().unwrap().parse().unwrap();
+        let judgement = oracled_domain::judge(tier, Payload::raw(line["raw"].as_str().unwrap()));
+        approved += u64::from(judgement.outcome.is_ok());
+    }
+    assert_eq!(report.approval.all.approved, approved);
+}
+
+#[test]
+fn tables_keep_to_the_width_and_to_plain_text_unless_told_otherwise() {
+    for width in [60, 80, 100] {
+        let text = printed(false, Look::new(width, false));
+        assert!(!text.contains('\u{1b}'), "no escape sequences");
+        for line in text.lines() {
+            assert!(line.chars().count() <= usize::from(width), "{} > {width}: {line}", line.chars().count());
+        }
+    }
+    assert!(printed(false, Look::new(100, true)).contains('\u{1b}'));
+}
+
+#[test]
+fn omega_stands_between_the_last_refused_bin_and_the_first_approved_one() {
+    let text = printed(false, Look::new(80, false));
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let omega = lines.iter().position(|line| line.starts_with("Ω  ╌╌╌")).unwrap();
+    assert!(lines[omega - 1].starts_with("0.9 to Ω  ███"), "{}", lines[omega - 1]);
+    assert!(lines[omega + 1].starts_with("Ω to 0.98"), "{}", lines[omega + 1]);
+}
+
+#[test]
+fn a_models_field_name_cannot_steer_the_terminal() {
+    let raw = json!({"verdict": "GREEN", "summary": SOUND, "\u{1b}[2J\u{202e}\n": 1}).to_string();
+    let line = json!({"tier": "quick", "raw": raw}).to_string();
+    let report = judge_all("-".into(), line.as_bytes()).unwrap();
+    let mut out = Vec::new();
+    print(&mut out, &report, false, Look::new(100, false)).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("unexpected_field:\\u001b[2J\\u202e\\n "), "{text}");
+    assert!(!text.contains(['\u{1b}', '\u{202e}']));
+}
+
+#[test]
+fn however_many_names_a_model_invents_so_many_are_kept() {
+    let mut report = Report::new("-".into());
+    for n in 0..300 {
+        let raw = json!({"verdict": "GREEN", "summary": SOUND, format!("field{n}"): 1}).to_string();
+        report.add(&oracled_domain::judge(oracled_domain::Tier::Quick, Payload::raw(&raw)));
+    }
+    let counts = &report.flags.names()[0].counts;
+    assert_eq!((counts.verdicts.all, counts.places.places.len(), counts.places.other_places), (300, 256, 44));
+}
+
+#[test]
+fn an_empty_corpus_is_an_error() {
+    for text in ["", "\n \n"] {
+        assert_eq!(
+            judge_all("verdicts.ndjson".into(), text.as_bytes()).unwrap_err().to_string(),
+            "verdicts.ndjson holds no verdict: a corpus has one {\"tier\", \"raw\", …} object a line, at least one"
+        );
+    }
+}
+
+#[test]
+fn a_bad_line_stops_and_nothing_is_written() {
+    let scratch = Scratch::new("bad-line");
+    let file = scratch.0.join("verdicts.ndjson");
+    std::fs::write(&file, corpus() + "{\"tier\":\"quick\"}\n").unwrap();
+    let mut out = Vec::new();
+    let error = Calibrate { file }.run(&mut out, true).unwrap_err().to_string();
+    assert!(error.contains("verdicts.ndjson, line 7: `raw` is missing"), "{error}");
+    assert!(out.is_empty());
+}
+
+#[test]
+fn a_corpus_that_cannot_be_read_is_named() {
+    let scratch = Scratch::new("unreadable");
+    for (file, says) in [("absent.ndjson", "No such file"), ("", "directory")] {
+        let file = scratch.0.join(file);
+        let error = Calibrate { file: file.clone() }.run(&mut Vec::new(), false).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot read the corpus {}: ", file.display())), "{error}");
+        assert!(error.contains(says), "{error}");
+    }
+}

@@ -1,0 +1,46 @@
+//! `oraclectl crosscheck`.
+
+use crate::base::error::CtlError;
+use crate::base::input::read_text;
+use crate::base::options::Options;
+use crate::base::output::{decision, json};
+use hyper::Method;
+use oracled_domain::Tier;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Judges a verdict through the daemon; it is logged, and not delivered.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Crosscheck {
+    /// The model's text; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Which tier to judge for: quick, full or strategy
+    #[arg(long)]
+    tier: Tier,
+    /// The session id for the log
+    #[arg(long, default_value = "oraclectl")]
+    session: String,
+    /// The query for the log
+    #[arg(long, default_value = "")]
+    query: String,
+}
+
+impl Crosscheck {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let raw = read_text(&self.file)?;
+        let Self { tier, session, query, .. } = self;
+        let body = json!({"session_id": session, "tier": tier, "query": query, "raw": raw}).to_string();
+        let answer = options.on_routes(Method::POST, "/v1/crosscheck", Some(body.into())).await?;
+        let decided: Value = answer.json()?;
+        let shown = if options.json {
+            json(out, &decided)
+        } else {
+            out.write_all(decision(&decided).as_bytes()).map_err(CtlError::from)
+        };
+        // whether or not that can be told, the exit status is the decision
+        let approved = decided.get("approved").and_then(Value::as_bool).unwrap_or(false);
+        if approved { shown } else { Err(CtlError::NotApproved) }
+    }
+}

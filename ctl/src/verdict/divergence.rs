@@ -1,0 +1,61 @@
+//! `oraclectl divergence`.
+
+use crate::audit::log::Since;
+use crate::base::error::CtlError;
+use crate::base::options::{Options, segment};
+use crate::base::output::{json, pairs, table};
+use crate::platform::status::diverged;
+use hyper::Method;
+use oracled_api::verdict::DivergenceResponse;
+use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel};
+use oracled_domain::{DivergenceLevel, Label};
+use std::io::Write;
+
+/// How often which verdict was regenerated as which: the verdict that was delivered first, against the one that was made
+/// in its place.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Divergence {
+    /// Only regenerations since then: a time such as 2026-11-20T10:00:00Z, or how long ago, such as 15m, 2h, 7d
+    #[arg(long, value_name = "TIME")]
+    since: Option<Since>,
+}
+
+impl Divergence {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let since = self.since.map(|since| format!("?since={}", segment(&since.timestamp().to_string())));
+        let path = format!("/v1/divergence{}", since.unwrap_or_default());
+        let divergences: DivergenceResponse = options.on_control(Method::GET, &path, None).await?.json()?;
+        if options.json {
+            return json(out, &divergences);
+        }
+        let DivergenceResponse { table: all, variance } = divergences;
+        let at = |level: Option<DivergenceLevel>| all.at(level).to_string();
+        let below = [
+            ("the same", at(Some(DivergenceLevel::None))),
+            ("minor", at(Some(DivergenceLevel::Minor))),
+            ("significant", at(Some(DivergenceLevel::Significant))),
+            ("not compared", at(None)),
+            ("watch", diverged(&variance)),
+        ];
+        Ok(write!(out, "{}\n{}", counted(&all), pairs(&below))?)
+    }
+}
+
+/// A row a first verdict, a column a regenerated one.
+pub(crate) fn counted(all: &DivergenceTable) -> String {
+    let [green, amber, red, null] = Label::ALL.map(<&str>::from);
+    let row = |original: Option<Label>| {
+        let original = OriginalLabel(original);
+        let count = |regenerated: Label| {
+            let cell = all
+                .cells
+                .iter()
+                .find(|cell| (cell.original_verdict, cell.regen_verdict) == (original, regenerated));
+            cell.map_or(0, |cell| cell.count).to_string()
+        };
+        let [green, amber, red, null] = Label::ALL.map(count);
+        [original.as_str().to_owned(), green, amber, red, null]
+    };
+    let rows = Label::ALL.map(Some).into_iter().chain([None]).map(row).collect();
+    table(["first \\ again", green, amber, red, null], rows)
+}

@@ -1,0 +1,145 @@
+//! `oraclectl outbox`.
+
+use crate::base::error::CtlError;
+use crate::base::options::{Options, segment};
+use crate::base::output::{json, table};
+use hyper::Method;
+use jiff::Timestamp;
+use oracled_api::base::page::{Limit, Page};
+use oracled_api::verdict::{MailAction, MailRequest};
+use oracled_domain::MailId;
+use oracled_domain::verdict::mail::Standing;
+use std::io::Write;
+
+/// Shows the mails that are to be sent and dead letters, or steers one.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Outbox {
+    /// Only dead letters
+    #[arg(long)]
+    dead: bool,
+    /// Only mails behind this one
+    #[arg(long, value_name = "ID")]
+    after: Option<MailId>,
+    /// How many at the most: 100, or up to 1000
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+    #[command(subcommand)]
+    steering: Option<Steering>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Steering {
+    /// Has a mail tried anew, as if it had just been queued
+    Requeue {
+        /// Which mail
+        #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
+        mail_id: Option<MailId>,
+        /// Every dead letter
+        #[arg(long)]
+        all_dead: bool,
+    },
+    /// Takes a mail out unsent
+    Drop {
+        /// Which mail
+        mail_id: MailId,
+    },
+}
+
+impl Outbox {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        match &self.steering {
+            None => self.list(options, out).await,
+            Some(Steering::Requeue { mail_id: Some(mail_id), .. }) => {
+                let standing = requeue(options, mail_id).await?;
+                say(options, out, &standing, "is tried anew")
+            }
+            Some(Steering::Requeue { mail_id: None, .. }) => requeue_all_dead(options, out).await,
+            Some(Steering::Drop { mail_id }) => {
+                let dropped = options.on_control(Method::DELETE, &path(mail_id), None).await?.json()?;
+                say(options, out, &dropped, "is taken out unsent")
+            }
+        }
+    }
+
+    async fn list(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let page = page(options, self.after.as_ref().map(MailId::as_str), self.limit, self.dead).await?;
+        if options.json {
+            return json(out, &page);
+        }
+        writeln!(out, "{}", shown(&page.items, Timestamp::now()))?;
+        if let Some(next) = page.next {
+            writeln!(out, "there are more: --after {next}")?;
+        }
+        Ok(())
+    }
+}
+
+async fn page(
+    options: &Options,
+    after: Option<&str>,
+    limit: Option<usize>,
+    dead: bool,
+) -> Result<Page<Standing>, CtlError> {
+    let after = after.map(|after| format!("&after={}", segment(after))).unwrap_or_default();
+    let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
+    let path = format!("/v1/outbox?dead={dead}{after}{limit}");
+    Ok(options.on_control(Method::GET, &path, None).await?.json()?)
+}
+
+fn path(mail_id: &MailId) -> String {
+    format!("/v1/outbox/{}", segment(mail_id.as_str()))
+}
+
+async fn requeue(options: &Options, mail_id: &MailId) -> Result<Standing, CtlError> {
+    let body =
+        serde_json::to_vec(&MailRequest { action: MailAction::Requeue }).map_err(std::io::Error::from)?;
+    Ok(options.on_control(Method::POST, &path(mail_id), Some(body.into())).await?.json()?)
+}
+
+async fn requeue_all_dead(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let (mut requeued, mut after) = (Vec::new(), None);
+    loop {
+        let page = page(options, after.as_deref(), Some(<Limit>::MAX), true).await?;
+        for mail in &page.items {
+            match requeue(options, &mail.mail_id).await {
+                Ok(standing) => requeued.push(standing),
+                // somebody else was faster
+                Err(CtlError::Problem { status: 404 | 409, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    if options.json {
+        return json(out, &requeued);
+    }
+    Ok(writeln!(out, "{} dead letters are tried anew", requeued.len())?)
+}
+
+fn say(options: &Options, out: &mut dyn Write, mail: &Standing, what: &str) -> Result<(), CtlError> {
+    if options.json { json(out, mail) } else { Ok(writeln!(out, "mail {} {what}", mail.mail_id)?) }
+}
+
+fn shown(mails: &[Standing], now: Timestamp) -> String {
+    if mails.is_empty() {
+        return "no mails".into();
+    }
+    // what is due and still there waits for the mail service: its health says until when
+    let next = |at: Timestamp| if at <= now { "due: see `health`".to_owned() } else { at.to_string() };
+    let rows = mails.iter().map(|mail| {
+        [
+            mail.mail_id.to_string(),
+            mail.kind.into_str().to_owned(),
+            mail.to.clone().into(),
+            format!("{} s", now.duration_since(mail.queued_at).as_secs().max(0)),
+            mail.attempts.to_string(),
+            mail.next_attempt_at.map_or_else(|| "dead".into(), next),
+            mail.last_error.clone().unwrap_or_else(|| "none".into()),
+        ]
+    });
+    table(["id", "kind", "to", "age", "attempts", "next attempt", "last error"], rows.collect())
+}

@@ -1,0 +1,58 @@
+//! `oraclectl register`.
+
+use crate::base::error::CtlError;
+use crate::base::options::{Options, segment};
+use crate::base::output::{json, pairs};
+use hyper::{Method, StatusCode};
+use oracled_api::verdict::KnownSession;
+use oracled_domain::Tier;
+use serde_json::{Map, Value};
+use std::io::Write;
+
+/// Registers a session so that a lost verdict can be regenerated.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Register {
+    /// Whose
+    session_id: String,
+    /// Which tier was bought: quick, full or strategy
+    #[arg(long)]
+    tier: Tier,
+    /// What the customer asked
+    #[arg(long)]
+    query: String,
+    /// Where mail to the customer goes
+    #[arg(long, value_name = "ADDRESS")]
+    customer_email: Option<String>,
+    /// The verdict that was delivered without oracled: GREEN, AMBER, RED or NULL
+    #[arg(long, value_name = "VERDICT")]
+    original_verdict: Option<String>,
+}
+
+impl Register {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let given = [
+            ("tier", Some(self.tier.into_str())),
+            ("query", Some(self.query.as_str())),
+            ("customer_email", self.customer_email.as_deref()),
+            ("original_verdict", self.original_verdict.as_deref()),
+        ];
+        let body: Map<String, Value> =
+            given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
+        let path = format!("/v1/sessions/{}", segment(&self.session_id));
+        let body = Value::Object(body).to_string();
+        let answer = options.on_routes(Method::PUT, &path, Some(body.into())).await?;
+        let known: KnownSession = answer.json()?;
+        if options.json {
+            return json(out, &known);
+        }
+        let how = if answer.status == StatusCode::CREATED { "is registered" } else { "was known" };
+        let shown = [
+            ("session", format!("{} {how}", known.session_id)),
+            ("tier", known.tier.to_string()),
+            ("query", known.query),
+            ("mail to", if known.has_email { "the customer's address" } else { "nobody" }.into()),
+            ("first verdict", known.original_verdict.as_str().into()),
+        ];
+        Ok(out.write_all(pairs(&shown).as_bytes())?)
+    }
+}

@@ -1,0 +1,89 @@
+//! `oraclectl session`.
+
+use crate::base::error::CtlError;
+use crate::base::options::{Options, segment};
+use crate::base::output::{json, pairs};
+use hyper::Method;
+use oracled_api::verdict::{CorrectSessionRequest, SessionReport};
+use oracled_domain::Sha256Hex;
+use std::io::Write;
+
+/// Show, correct or remove a session
+#[derive(Debug, clap::Args)]
+pub(crate) struct Session {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Show a session with its address and its owner
+    Show {
+        /// Session id
+        session_id: String,
+    },
+    /// Correct a session; what is not given stays as it is. Mail that is queued already keeps its address
+    Correct {
+        /// Session id
+        session_id: String,
+        #[command(flatten)]
+        corrections: Corrections,
+    },
+    /// Remove a session with its cached verdict and its queued mail
+    Remove {
+        /// Session id
+        session_id: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+struct Corrections {
+    /// Address of the customer
+    #[arg(long, value_name = "ADDRESS")]
+    customer_email: Option<String>,
+    /// Verdict that was delivered without oracled: GREEN, AMBER, RED or NULL
+    #[arg(long, value_name = "VERDICT")]
+    original_verdict: Option<String>,
+    /// User id that owns the session from now on
+    #[arg(long, value_name = "UID")]
+    owner_uid: Option<u32>,
+}
+
+impl Session {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let (session_id, method, body) = match &self.verb {
+            Verb::Show { session_id } => (session_id, Method::GET, None),
+            Verb::Remove { session_id } => (session_id, Method::DELETE, None),
+            Verb::Correct { session_id, corrections } => {
+                let request = CorrectSessionRequest {
+                    customer_email: corrections.customer_email.clone(),
+                    original_verdict: corrections.original_verdict.clone(),
+                    owner_uid: corrections.owner_uid,
+                };
+                let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
+                (session_id, Method::PATCH, Some(body.into()))
+            }
+        };
+        let path = format!("/v1/sessions/{}", segment(session_id));
+        let session: SessionReport = options.on_control(method, &path, body).await?.json()?;
+        if options.json {
+            return json(out, &session);
+        }
+        if matches!(self.verb, Verb::Remove { .. }) {
+            return Ok(writeln!(out, "session {session_id} is removed")?);
+        }
+        let digest = |sha256: Option<Sha256Hex>| sha256.map_or_else(|| "none".into(), |it| it.to_string());
+        let shown = [
+            ("session", session.session_id.to_string()),
+            ("tier", session.tier.to_string()),
+            ("query", session.query),
+            ("owner", session.owner_uid.map_or_else(|| "none".into(), |uid| format!("uid {uid}"))),
+            ("mail to", session.customer_email.map_or_else(|| "nobody".into(), String::from)),
+            ("first verdict", session.original_verdict.as_str().into()),
+            ("delivered SHA-256", digest(session.delivered_sha256)),
+            ("cached SHA-256", digest(session.cached_sha256)),
+        ];
+        Ok(out.write_all(pairs(&shown).as_bytes())?)
+    }
+}

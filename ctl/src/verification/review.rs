@@ -1,0 +1,233 @@
+//! `oraclectl review`.
+
+mod show;
+
+use crate::audit::log::duration;
+use crate::base::error::CtlError;
+use crate::base::given::{Given, by_axis, given};
+use crate::base::options::{Options, answer_lines, segment};
+use crate::base::output::complain;
+use crate::base::output::{harmless, json, on_one_line};
+use hyper::Method;
+use jiff::SignedDuration;
+use oracled_api::base::client::{Client, ClientError};
+use oracled_api::base::page::{Limit, Page};
+use oracled_api::base::service::StatusReport;
+use oracled_api::verification::ReviewSummary;
+use oracled_domain::audit::event::verification::ReviewEntry;
+use oracled_domain::ground::id::WorkflowId;
+use oracled_domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
+use serde::Serialize;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Reviews: what persons are to decide, since the sources did not settle it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Review {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Shows those that are open, the newest first
+    List {
+        /// Also those that are resolved or dismissed
+        #[arg(long)]
+        all: bool,
+        /// Only those of this workflow
+        #[arg(long, value_name = "ID")]
+        workflow: Option<WorkflowId>,
+        /// So many at the most
+        #[arg(short = 'n', long, value_name = "N")]
+        limit: Option<usize>,
+    },
+    /// Shows one with all that was answered, and where it comes from
+    Show {
+        /// Which one
+        review_id: String,
+    },
+    /// Decides one: its values stand above what any source says, for as long as they hold
+    Resolve {
+        /// Which one
+        review_id: String,
+        /// The value of every axis of it, as in `population=54208`
+        #[arg(value_name = "AXIS=VALUE", required = true, value_parser = given)]
+        values: Vec<Given>,
+        /// By which definition a value is meant, as in `population=without Kosovo`, and `population=` for the axis's own: where
+        /// the sources do not all mean the same
+        #[arg(long = "definition", value_name = "AXIS=TEXT", value_parser = given)]
+        definitions: Vec<Given>,
+        /// That the value is meant so, though neither a source nor a claim says it
+        #[arg(long)]
+        own_value: bool,
+        /// Why
+        #[arg(long)]
+        reason: String,
+        /// For how long it holds, such as 90d, 12h, 30m
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        valid_for: SignedDuration,
+    },
+    /// Takes back what was decided of one: the next question is decided anew
+    Revoke {
+        /// Which one
+        review_id: String,
+        /// Why
+        #[arg(long)]
+        reason: String,
+    },
+    /// Closes some without deciding anything, such as disputes that have healed: the next question is decided anew
+    Dismiss {
+        /// Which ones
+        #[arg(required = true, value_name = "REVIEW_ID")]
+        review_ids: Vec<String>,
+        /// Why
+        #[arg(long)]
+        reason: String,
+    },
+    /// Tells of each further one as it is opened, until it is interrupted
+    Watch,
+}
+
+impl Review {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        match &self.action {
+            Action::List { all, workflow, limit } => {
+                let most = limit.unwrap_or(usize::MAX);
+                let reviews = all_pages(options, *all, workflow.as_ref(), most).await?;
+                if options.json {
+                    json(out, &reviews)
+                } else {
+                    Ok(writeln!(out, "{}", show::page(&reviews))?)
+                }
+            }
+            Action::Show { review_id } => {
+                let state: ReviewState =
+                    options.on_control(Method::GET, &path(review_id), None).await?.json()?;
+                if options.json { json(out, &state) } else { show::review(out, &state) }
+            }
+            Action::Resolve { review_id, values, definitions, own_value, reason, valid_for } => {
+                let values = by_axis(values)?;
+                let given = by_axis(definitions)?;
+                let resolution = Resolution {
+                    definitions: definitions_of(options, review_id, &values, given).await?,
+                    values,
+                    own_value: *own_value,
+                    reason: reason.clone(),
+                    // what is too short or too long is told with what is allowed
+                    valid_for_seconds: u64::try_from(valid_for.as_secs()).unwrap_or(0),
+                };
+                let state = post(options, review_id, "resolve", &resolution).await?;
+                if options.json { json(out, &state) } else { show::resolved(out, &state) }
+            }
+            Action::Revoke { review_id, reason } => {
+                let revocation = Revocation { reason: reason.clone() };
+                let state = post(options, review_id, "revoke", &revocation).await?;
+                if options.json { json(out, &state) } else { show::revoked(out, &state) }
+            }
+            Action::Dismiss { review_ids, reason } => {
+                dismiss(options, review_ids, &Dismissal { reason: reason.clone() }, out).await
+            }
+            Action::Watch => watch(options, out).await,
+        }
+    }
+}
+
+/// Dismisses one after the other, though one of them cannot be.
+async fn dismiss(
+    options: &Options,
+    review_ids: &[String],
+    dismissal: &Dismissal,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let mut first = None;
+    for review_id in review_ids {
+        match post(options, review_id, "dismiss", dismissal).await {
+            Ok(state) if options.json => json(out, &state)?,
+            Ok(state) => show::dismissed(out, &state)?,
+            Err(error) => {
+                complain(&error, options.json, out);
+                first.get_or_insert(error);
+            }
+        }
+    }
+    first.map_or(Ok(()), |error| Err(CtlError::Printed(Box::new(error))))
+}
+
+/// Says this of a review, and hands back how it stands then.
+async fn post(
+    options: &Options,
+    review_id: &str,
+    verb: &str,
+    word: &impl Serialize,
+) -> Result<ReviewState, CtlError> {
+    let body = serde_json::to_vec(word).map_err(std::io::Error::from)?;
+    let path = format!("{}/{verb}", path(review_id));
+    Ok(options.on_control(Method::POST, &path, Some(body.into())).await?.json()?)
+}
+
+/// The definitions of `values`: as given, or that of the only one that says the value.
+async fn definitions_of(
+    options: &Options,
+    review_id: &str,
+    values: &BTreeMap<String, Json>,
+    given: BTreeMap<String, Json>,
+) -> Result<BTreeMap<String, String>, CtlError> {
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    let mut definitions: BTreeMap<_, _> =
+        given.iter().map(|(axis, definition)| (axis.clone(), text(definition))).collect();
+    let state: ReviewState = options.on_control(Method::GET, &path(review_id), None).await?.json()?;
+    for (axis, value) in values.iter().filter(|(axis, _)| state.review.asks_for_definition(axis)) {
+        if definitions.contains_key(axis) {
+            continue;
+        }
+        if let Some(only) = state.review.only_definition_of(axis, &text(value)) {
+            definitions.insert(axis.clone(), only.to_owned());
+        }
+    }
+    Ok(definitions)
+}
+
+fn path(review_id: &str) -> String {
+    format!("/v1/reviews/{}", segment(review_id))
+}
+
+async fn all_pages(
+    options: &Options,
+    all: bool,
+    workflow: Option<&WorkflowId>,
+    most: usize,
+) -> Result<Vec<ReviewSummary>, CtlError> {
+    let workflow = workflow.map(|id| format!("&workflow={}", segment(id.as_str()))).unwrap_or_default();
+    let (mut reviews, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1/reviews?open={}&limit={}{workflow}{after}", !all, <Limit>::MAX);
+        let page: Page<ReviewSummary> = options.on_control(Method::GET, &path, None).await?.json()?;
+        reviews.extend(page.items);
+        reviews.truncate(most);
+        let Some(next) = page.next.filter(|_| reviews.len() < most) else { return Ok(reviews) };
+        after = format!("&after={}", segment(&next));
+    }
+}
+
+/// Follows the log from where it stands.
+async fn watch(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let status: StatusReport = options.on_control(Method::GET, "/v1/status", None).await?.json()?;
+    let path = format!("/v1/log/follow?event=review_opened&after={}", status.entries);
+    let mut client = Client::connect(&options.control_path()).await?;
+    let mut lines = answer_lines(client.open(Method::GET, &path, None).await?).await?;
+    while let Some(line) = lines.next_line().await? {
+        let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+        let ReviewEntry { review, .. } = serde_json::from_slice(&line).map_err(unreadable)?;
+        let listed = ReviewSummary::from(ReviewState::opened(*review));
+        if options.json {
+            let text = serde_json::to_string(&listed).map_err(std::io::Error::from)?;
+            writeln!(out, "{}", harmless(&text))?;
+        } else {
+            writeln!(out, "{}", on_one_line(&show::line(&listed)))?;
+        }
+        out.flush()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! `oraclectl verify`.
+
+pub(crate) mod show;
+pub(crate) mod words;
+
+use crate::base::error::CtlError;
+use crate::base::given::{Given, by_axis, given};
+use crate::base::look::Look;
+use crate::base::options::{Options, segment};
+use crate::base::output::json;
+use hyper::{Method, StatusCode};
+use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::id::WorkflowId;
+use oracled_domain::verification::request::Claimed;
+use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
+use std::io::Write;
+use std::time::Duration;
+
+/// So long between two looks whether a decision is there that was promised.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Puts a question to the sources of a workflow; exit status 0 only where its values are verified
+#[derive(Debug, clap::Args)]
+pub(crate) struct Verify {
+    /// By which workflow
+    workflow: WorkflowId,
+    /// Which thing: the value of each axis that says so, as in `area=ABW year=1960`
+    #[arg(value_name = "AXIS=VALUE", value_parser = given)]
+    thing: Vec<Given>,
+    /// What of it
+    #[arg(long, required = true, value_delimiter = ',', value_name = "AXIS,AXIS")]
+    axes: Vec<String>,
+    /// What somebody claims of one of the axes
+    #[arg(long = "claim", value_name = "AXIS=VALUE", value_parser = given, requires = "by")]
+    claims: Vec<Given>,
+    /// Who claims it
+    #[arg(long, value_name = "NAME", requires = "claims")]
+    by: Option<String>,
+    /// They have confirmed it when asked
+    #[arg(long, requires = "claims")]
+    confirmed: bool,
+    /// As it was then: a day or a time
+    #[arg(long, value_name = "WHEN")]
+    at: Option<Moment>,
+    /// Use only what the daemon had ingested by then: a day or a time
+    #[arg(long, value_name = "WHEN")]
+    known_at: Option<Moment>,
+    /// Wait for a decision that is taken later
+    #[arg(long)]
+    wait: bool,
+}
+
+impl Verify {
+    pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let body = serde_json::to_vec(&self.request()?).map_err(std::io::Error::from)?;
+        let mut answer = options.on_routes(Method::POST, "/v1/verify", Some(body.into())).await?;
+        let mut envelope: Envelope = answer.json()?;
+        while self.wait && answer.status == StatusCode::ACCEPTED {
+            tokio::time::sleep(PAUSE).await;
+            let path = format!("/v1/verify/{}", segment(&envelope.execution_id));
+            answer = options.on_routes(Method::GET, &path, None).await?;
+            envelope = answer.json()?;
+        }
+        if options.json {
+            json(out, &envelope)?;
+        } else {
+            show::envelope(out, &envelope, Look::of_stdout())?;
+        }
+        if envelope.kind == EnvelopeKind::Authoritative { Ok(()) } else { Err(CtlError::NotVerified) }
+    }
+
+    fn request(&self) -> Result<VerifyRequest, CtlError> {
+        let claimed_by = self.by.clone().unwrap_or_default();
+        let claimed = by_axis(&self.claims)?.into_iter().map(|(axis, value)| {
+            (axis, Claimed { value, claimed_by: claimed_by.clone(), confirmed: self.confirmed })
+        });
+        Ok(VerifyRequest {
+            workflow: self.workflow.clone(),
+            thing: by_axis(&self.thing)?,
+            axes: self.axes.clone(),
+            claimed: claimed.collect(),
+            point_in_time: self.at.map(|Moment(at)| at),
+            known_at: self.known_at.map(|Moment(at)| at),
+        })
+    }
+}

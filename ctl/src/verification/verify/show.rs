@@ -1,0 +1,180 @@
+//! An envelope for people: what is told, what it rests on, who said what, how it was settled, and what to do next.
+
+use super::words;
+use crate::base::error::CtlError;
+use crate::base::look::Look;
+use crate::base::output::{by_whom, on_one_line, pairs, table};
+use oracled_domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence};
+use oracled_domain::verification::{Envelope, EnvelopeKind, Reason};
+use std::io::Write;
+
+/// Shows an envelope; nothing stands here that does not stand in it.
+pub(crate) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: Look) -> Result<(), CtlError> {
+    let is_verified = envelope.kind == EnvelopeKind::Authoritative;
+    let kind = format!("{}: {}", envelope.kind.into_str(), words::kind(envelope.kind));
+    writeln!(out, "{}", look.painted(&kind, is_verified))?;
+    let head = [
+        ("workflow", envelope.workflow.to_string()),
+        ("thing", words::thing(&envelope.thing)),
+        ("as of", words::as_of(envelope.point_in_time, envelope.known_at)),
+        ("decided at", envelope.decided_at.to_string()),
+        ("execution", envelope.execution_id.clone()),
+    ];
+    writeln!(out, "{}", pairs(&head))?;
+    for (path, outcome) in &envelope.axes {
+        axis(out, path, outcome)?;
+        for CandidateOutcome { oracle_id, deviations, .. } in &envelope.candidates {
+            if let Some(jump) = deviations.get(path) {
+                writeln!(out, "  {oracle_id}: {}", on_one_line(jump))?;
+            }
+        }
+    }
+    let rows: Vec<_> = envelope.candidates.iter().map(candidate).collect();
+    if !rows.is_empty() {
+        writeln!(
+            out,
+            "\n{}",
+            table(["source", "says", "counts as", "version", "as of", "came of it"], rows)
+        )?;
+    }
+    if !envelope.steps.is_empty() {
+        writeln!(out, "\nconflicts")?;
+    }
+    for step in &envelope.steps {
+        writeln!(out, "  {}", words::step(step))?;
+    }
+    rest(out, envelope)?;
+    next(out, envelope)
+}
+
+/// One axis: its value with what it rests on, or why it has none.
+fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
+    let Some(value) = &outcome.value else {
+        let apart = outcome.delta.as_ref().map(|delta| format!(", {delta} apart at the most"));
+        let kind = outcome.kind.into_str();
+        writeln!(out, "{}: no value ({kind}){}", on_one_line(path), apart.unwrap_or_default())?;
+        for why in words::reasons(&outcome.reasons) {
+            writeln!(out, "  {why}")?;
+        }
+        return Ok(());
+    };
+    let unit = outcome.unit.as_ref().map(|unit| format!(" {unit}")).unwrap_or_default();
+    writeln!(out, "{}", on_one_line(&format!("{path}: {value}{unit}")))?;
+    if let Some(definition) = &outcome.definition {
+        writeln!(out, "  measured as: {}", on_one_line(definition))?;
+    }
+    if let Some(basis) = outcome.basis {
+        writeln!(out, "  {}", words::basis(basis))?;
+    }
+    for Evidence { record, observed_at, stale } in &outcome.evidence {
+        let version = record.source_version.as_ref().map(|version| format!(", version {version}"));
+        let (oracle_id, tier, version) =
+            (&record.oracle_id, record.oracle_tier.into_str(), version.unwrap_or_default());
+        let kept = if *stale { ", out of what was kept" } else { "" };
+        let (method, by) = (&record.verification_method, by_whom(&record.verifier_id));
+        let told = format!("{oracle_id} ({tier}){version}, as of {observed_at}{kept}: {method} by {by}");
+        writeln!(out, "  {}", on_one_line(&told))?;
+        writeln!(out, "    {}", on_one_line(&record.source_locator))?;
+    }
+    Ok(())
+}
+
+/// The row of a source.
+fn candidate(candidate: &CandidateOutcome) -> [String; 6] {
+    let registered = candidate.registered_tier.map(|tier| tier.into_str());
+    let counts_as = match (candidate.tier.map(|tier| tier.into_str()), registered) {
+        (Some(tier), Some(registered)) if tier != registered => format!("{tier}, registered as {registered}"),
+        (Some(tier), _) => tier.to_owned(),
+        (None, _) => "-".into(),
+    };
+    let none = || "-".to_owned();
+    let said = words::said(&candidate.values);
+    [
+        candidate.oracle_id.to_string(),
+        if said.is_empty() { none() } else { said },
+        counts_as,
+        candidate.record.as_ref().and_then(|record| record.source_version.clone()).unwrap_or_else(none),
+        candidate.observed_at.map_or_else(none, |at| at.to_string()),
+        words::outcome(candidate),
+    ]
+}
+
+/// What else whoever reads it should know.
+fn rest(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
+    writeln!(out)?;
+    let of_axes = |reason: &Reason| envelope.axes.values().any(|axis| axis.reasons.contains(reason));
+    let others = envelope.reasons.iter().copied().filter(|reason| !of_axes(reason)).collect();
+    for why in words::reasons(&others) {
+        writeln!(out, "why: {why}")?;
+    }
+    for again in &envelope.reverify {
+        let axes = again.axes.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        writeln!(out, "to be asked once more: {} for {}", again.oracle_id, on_one_line(&axes))?;
+    }
+    for warning in &envelope.warnings {
+        writeln!(out, "warning: {}", on_one_line(warning))?;
+    }
+    if let Some(disclaimer) = &envelope.disclaimer {
+        writeln!(out, "disclaimer: {}", on_one_line(disclaimer))?;
+    }
+    Ok(writeln!(out, "envelope SHA-256: {}", envelope.sha256)?)
+}
+
+/// What to do next, where that is not to use the values.
+fn next(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
+    if let Some(review_id) = &envelope.review_id {
+        writeln!(out, "next: oraclectl review show {}", on_one_line(review_id))?;
+    }
+    if !envelope.unspecified.is_empty() {
+        let open = envelope.unspecified.join(", ");
+        writeln!(out, "next: say which {} is meant, as AXIS=VALUE", on_one_line(&open))?;
+    }
+    if let Some(retry) = &envelope.retry {
+        writeln!(out, "next: {}", on_one_line(&retry.advice))?;
+    }
+    if envelope.kind == EnvelopeKind::Provisional {
+        writeln!(out, "next: oraclectl explain {}, once it is decided", on_one_line(&envelope.execution_id))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value as Json, json};
+
+    fn shown(changes: Json) -> String {
+        let mut document = json!({
+            "execution_id": "v-1", "kind": "human_review", "status": "unverified", "workflow": "census",
+            "workflow_sha256": "0".repeat(64), "ontology": {"ontology_id": "population", "version": "1"},
+            "where": {"area": "ABW"}, "decided_at": "2026-11-20T10:00:00Z", "reasons": ["deviation"],
+            "axes": {"population": {"kind": "human_review", "standing": "escalated", "reasons": ["deviation"]}},
+            "candidates": [], "steps": [], "warnings": [],
+            "inputs_sha256": "0".repeat(64), "sha256": "0".repeat(64),
+        });
+        document.as_object_mut().expect("an object").extend(changes.as_object().expect("changes").clone());
+        let mut out = Vec::new();
+        let document = serde_json::from_value(document).expect("it is one");
+        envelope(&mut out, &document, Look::new(100, false)).expect("it is shown");
+        String::from_utf8(out).expect("it is text")
+    }
+
+    #[test]
+    fn a_value_that_jumps_is_told_on_its_axis_with_what_it_was_before() {
+        let candidate = json!({"oracle_id": "office", "outcome": "answered", "stale": false, "contested": false,
+            "late": false, "latency_ms": 5, "values": {"population": {"value": "9000"}},
+            "deviations": {"population": "it was 54208 in v1 and is 9000, more than 100 apart"}});
+        let told = shown(json!({"candidates": [candidate]}));
+        let wanted = "population: no value (human_review)\n  a value jumps away from what its source said before (deviation)\n  \
+                      office: it was 54208 in v1 and is 9000, more than 100 apart\n";
+        assert!(told.contains(wanted), "{told}");
+    }
+
+    #[test]
+    fn what_to_do_next_is_the_advice() {
+        let advice = "no answer came from office: ask again in 5 seconds";
+        let retry = json!({"after_ms": 5000, "oracles": ["office"], "advice": advice});
+        let told = shown(json!({"kind": "blocked", "reasons": ["oracle_unreachable"], "retry": retry}));
+        assert!(told.ends_with(&format!("next: {advice}\n")), "{told}");
+    }
+}

@@ -1,5 +1,0 @@
-//! The administrators' tool.
-
-fn main() -> std::process::ExitCode {
-    oracled::ctl::main()
-}

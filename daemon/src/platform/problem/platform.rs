@@ -1,0 +1,76 @@
+//! The errors of the store, of actors and of oracles' circuits.
+
+use super::{Problem, ProblemCode};
+use oracled_actors::NoAnswer;
+use oracled_actors::audit::logger::CommitError;
+use oracled_actors::upstream::oracle_health::SteerError;
+use oracled_store::StoreError;
+
+impl From<NoAnswer> for Problem {
+    fn from(error: NoAnswer) -> Self {
+        let code = match error {
+            NoAnswer::Full { .. } => return Self::overloaded(error),
+            NoAnswer::Failed { .. } => ProblemCode::InternalError,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl Problem {
+    /// The daemon is overloaded.
+    pub fn overloaded(error: impl std::fmt::Display) -> Self {
+        Self::new(ProblemCode::Overloaded, format!("{error}; try again in a moment"))
+    }
+}
+
+impl From<&StoreError> for Problem {
+    fn from(error: &StoreError) -> Self {
+        let code = match error {
+            StoreError::Unavailable { .. } | StoreError::Io { .. } => ProblemCode::StorageUnavailable,
+            StoreError::Stopped => return Self::draining(),
+            StoreError::SourceFile { .. } => ProblemCode::SourceDamaged,
+            StoreError::Corrupt { .. }
+            | StoreError::Short { .. }
+            | StoreError::Newer { .. }
+            | StoreError::Older { .. }
+            | StoreError::TooLarge { .. }
+            | StoreError::OutOfOrder { .. }
+            | StoreError::Locked { .. } => ProblemCode::InternalError,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<&CommitError> for Problem {
+    fn from(error: &CommitError) -> Self {
+        match error {
+            CommitError::Unavailable(_) => Self::new(ProblemCode::StorageUnavailable, error.to_string()),
+            CommitError::Stale(_) => Self::overloaded(error),
+        }
+    }
+}
+
+impl From<SteerError> for Problem {
+    fn from(error: SteerError) -> Self {
+        match error {
+            SteerError::Unknown(_) => Self::new(ProblemCode::OracleUnknown, error.to_string()),
+            SteerError::NoProbe(_) => Self::new(ProblemCode::InvalidRequest, error.to_string()),
+            SteerError::Probing(_) => Self::overloaded(error),
+            SteerError::Commit(error) => error.into(),
+            SteerError::NoAnswer(error) => error.into(),
+        }
+    }
+}
+
+/// `?` passes errors by value.
+macro_rules! by_value {
+    ($($error:ty),*) => {$(
+        impl From<$error> for $crate::platform::problem::Problem {
+            fn from(error: $error) -> Self {
+                (&error).into()
+            }
+        }
+    )*};
+}
+pub(super) use by_value;
+by_value!(StoreError, CommitError);

@@ -1,0 +1,115 @@
+//! The errors of verdicts, of rules and of the outbox.
+
+use super::platform::by_value;
+use super::{Problem, ProblemCode};
+use oracled_actors::rules::RulesError;
+use oracled_actors::upstream::ModelError;
+use oracled_actors::verdict::cache::CacheError;
+use oracled_actors::verdict::crosscheck::GateError;
+use oracled_actors::verdict::notifier::OutboxError;
+use oracled_actors::verdict::rate_limiter::Limited;
+use oracled_actors::verdict::regen::Failed;
+use oracled_domain::SessionId;
+
+impl Problem {
+    /// The verdict of `session_id` could not be made.
+    #[must_use]
+    pub fn not_made(session_id: &SessionId, failed: &Failed) -> Self {
+        let (code, retry_after) = match failed {
+            Failed::SessionUnknown => return Self::session_unknown(session_id),
+            Failed::DeliveredAlready => {
+                let detail = format!(
+                    "the verdict of session {session_id} was delivered already; read it by GET \
+                     /v1/verdicts/{session_id}"
+                );
+                return Self::new(ProblemCode::DeliveredAlready, detail);
+            }
+            Failed::Limited(limited) => {
+                let (Limited::Session { wait } | Limited::Places { wait, .. } | Limited::Budget { wait, .. }) =
+                    *limited;
+                let wait_s = wait.as_secs_f64().ceil();
+                let problem = if let Limited::Session { .. } = limited {
+                    let detail = format!(
+                        "the verdict of session {session_id} may be made again in {wait_s} s: {limited}"
+                    );
+                    Self::new(ProblemCode::RegenRateLimited, detail)
+                } else {
+                    Self::new(ProblemCode::ModelBusy, format!("{limited}; try again in {wait_s} s"))
+                };
+                return problem.retry_after(wait);
+            }
+            Failed::NoModel => (ProblemCode::ModelUnavailable, None),
+            Failed::NotPermitted { retry_after, .. } => (ProblemCode::ModelUnavailable, Some(*retry_after)),
+            Failed::Model { error, retry_after } => {
+                let code = match error {
+                    ModelError::Unavailable { .. } => ProblemCode::ModelUnavailable,
+                    ModelError::Timeout { .. } => ProblemCode::ModelTimeout,
+                    ModelError::Refused { .. } => ProblemCode::ModelRefused,
+                    ModelError::RefusedRequest { .. } => {
+                        let detail = format!("{error}; check `model.name`, `model.base_url` and the key");
+                        return Self::new(ProblemCode::ModelRefusedRequest, detail);
+                    }
+                };
+                return Self::new(code, error.to_string()).retry_after(*retry_after);
+            }
+            Failed::Store(error) => return error.into(),
+            Failed::Commit(error) => return error.into(),
+            Failed::Cache(error) => return error.into(),
+            Failed::Gate(error) => return error.into(),
+            Failed::NoAnswer(error) => return (*error).into(),
+            Failed::Crashed => return Self::new(ProblemCode::InternalError, failed.to_string()),
+        };
+        Self::new(code, failed.to_string()).retry_after(retry_after)
+    }
+}
+
+impl From<&CacheError> for Problem {
+    fn from(error: &CacheError) -> Self {
+        match error {
+            CacheError::Store(error) => error.into(),
+            CacheError::Commit(error) => error.into(),
+        }
+    }
+}
+
+impl From<&GateError> for Problem {
+    fn from(error: &GateError) -> Self {
+        match error {
+            GateError::Judging(_) => Self::new(ProblemCode::InternalError, error.to_string()),
+            GateError::Commit(error) => error.into(),
+            GateError::Cache(error) => error.into(),
+            GateError::Rules(error) => error.into(),
+            GateError::NoAnswer(error) => (*error).into(),
+        }
+    }
+}
+
+impl From<&RulesError> for Problem {
+    fn from(error: &RulesError) -> Self {
+        match error {
+            RulesError::Evaluating(_) => Self::new(ProblemCode::InternalError, error.to_string()),
+            RulesError::Commit(error) => error.into(),
+        }
+    }
+}
+
+impl From<OutboxError> for Problem {
+    fn from(error: OutboxError) -> Self {
+        match error {
+            OutboxError::Unknown(mail_id) => {
+                Self::new(ProblemCode::MailUnknown, format!("no mail {mail_id} is in the outbox"))
+            }
+            OutboxError::InFlight(mail_id) => {
+                let detail = format!(
+                    "mail {mail_id} is being sent right now, or changed by another request; try again"
+                );
+                Self::new(ProblemCode::MailInFlight, detail)
+            }
+            OutboxError::Store(error) => error.into(),
+            OutboxError::Commit(error) => error.into(),
+            OutboxError::Reading(_) => Self::new(ProblemCode::InternalError, error.to_string()),
+        }
+    }
+}
+
+by_value!(CacheError, GateError, RulesError);
