@@ -10,6 +10,7 @@ use super::record::Content;
 use super::value::{Typed, Value};
 use crate::base::decimal::MAGNITUDE_MAX;
 use crate::base::varint::{put, put_part, take, take_part};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -43,44 +44,46 @@ impl Content {
     pub fn to_row(&self, json_bytes: usize, ontology: &Ontology) -> Option<Vec<u8>> {
         let mut values = Vec::with_capacity(json_bytes);
         for (path, value) in &self.axes {
-            let axis = put_path(&mut values, path, ontology)?;
-            match value {
-                Value::Text(text) if matches!(axis.kind, AxisType::String | AxisType::Enum) => {
-                    put_part(&mut values, text.as_bytes());
-                }
-                value => put_part(&mut values, &value.typed(axis).ok()?.row_bytes()),
-            }
+            let (place, axis) = ontology.place(path)?;
+            put_value(&mut values, place, axis.key_in(path), &value.typed(axis).ok()?);
         }
+        self.row_of(json_bytes, &values, ontology)
+    }
+
+    /// Its row, where `values` are the cells of its values.
+    pub(super) fn row_of(&self, json_bytes: usize, values: &[u8], ontology: &Ontology) -> Option<Vec<u8>> {
         let mut row = Vec::with_capacity(values.len() + 8);
         put(&mut row, json_bytes as u64);
-        put_part(&mut row, &values);
+        put_part(&mut row, values);
         for (path, definition) in &self.definitions {
-            put_path(&mut row, path, ontology)?;
-            put_part(&mut row, definition.as_bytes());
+            let (place, axis) = ontology.place(path)?;
+            put_cell(&mut row, place, axis.key_in(path), definition.as_bytes());
         }
         Some(row)
     }
 }
 
-/// Appends what a cell begins with, and returns its axis.
-fn put_path<'o>(bytes: &mut Vec<u8>, path: &str, ontology: &'o Ontology) -> Option<&'o Axis> {
-    let (place, axis) = ontology.place(path)?;
-    let key = axis.key_in(path);
+/// Appends the cell of a value.
+pub(super) fn put_value(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, value: &Typed) {
+    put_cell(bytes, place, key, &value.row_bytes());
+}
+
+fn put_cell(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, part: &[u8]) {
     put(bytes, 2 * place as u64 + u64::from(key.is_some()));
     if let Some(key) = key {
         put_part(bytes, key.as_bytes());
     }
-    Some(axis)
+    put_part(bytes, part);
 }
 
 impl Typed {
     /// Bytes whose order is that of the values of one axis.
-    pub(super) fn row_bytes(&self) -> Vec<u8> {
+    pub(super) fn row_bytes(&self) -> Cow<'_, [u8]> {
         match self {
-            Self::Bool(value) => vec![u8::from(*value)],
-            Self::Number(number) => number.sort_key(),
-            Self::Date(date) => date.key().into(),
-            Self::Text(text) => text.as_str().into(),
+            Self::Bool(value) => vec![u8::from(*value)].into(),
+            Self::Number(number) => number.sort_key().into(),
+            Self::Date(date) => date.key().as_bytes().into(),
+            Self::Text(text) => text.as_bytes().into(),
         }
     }
 }

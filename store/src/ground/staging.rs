@@ -67,8 +67,10 @@ pub struct Accepted<'a> {
 }
 
 /// The key of a row in a run's own file.
-pub(super) fn row_key(kind: u8, number: u64) -> Vec<u8> {
-    [&[kind], &number.to_be_bytes()[..]].concat()
+pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
+    let mut key = [kind; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
 }
 
 /// A run in files that nothing names yet. Dropped before [`Staged::named`] it removes them.

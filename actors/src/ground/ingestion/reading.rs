@@ -5,7 +5,6 @@ use super::progress::Progress;
 use super::slices::{Limits, Slice, SliceError, slices};
 use crate::ground::registry::Ready;
 use oracled_domain::ground::normalize::{MissingColumn, Normalized};
-use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
 use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::{FileRef, RunCounts};
@@ -134,32 +133,25 @@ impl Reading {
         match normalized {
             Ok(normalized) => {
                 coverage.took(&normalized.content);
-                let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
-                    normalized;
+                let Normalized { valid_from, valid_until, warnings, .. } = normalized;
                 warnings.iter().for_each(|warning| staging.warn(warning));
-                let json = content.to_json();
-                let ontology = self.ready.normalizer.ontology();
-                let row = content.to_row(json.len(), ontology);
-                let row = row.expect("a normalized record has values of its ontology alone");
                 let time = Statement {
                     run: self.release.run,
                     valid_from,
                     valid_until,
-                    content: Some(sha256(&json)),
+                    content: Some(sha256(&normalized.json)),
                 };
-                let verified = warnings.is_empty();
-                let index = indexed(&content.axes, ontology);
                 let statement = StoredStatement {
                     time,
                     position,
                     offset,
                     len,
                     raw_hash,
-                    verified,
-                    row: Some(row.into()),
+                    verified: warnings.is_empty(),
+                    row: Some(normalized.row.into()),
                 };
-                let key = identity.record_key(&source_record_id);
-                staging.accept(&Accepted { key: &key, statement: &statement, index: &index })
+                let key = normalized.identity.record_key(&normalized.source_record_id);
+                staging.accept(&Accepted { key: &key, statement: &statement, index: &normalized.index })
             }
             Err(rejection) => {
                 let raw_hash = Sha256Hex::from_bytes(&raw_hash);
@@ -169,20 +161,6 @@ impl Reading {
             }
         }
     }
-}
-
-/// The values by which the record is looked up: the places of their axes, and their key bytes.
-fn indexed(
-    values: &std::collections::BTreeMap<String, oracled_domain::ground::value::Value>,
-    ontology: &Ontology,
-) -> Vec<(u16, Vec<u8>)> {
-    let axes = (0..).zip(&ontology.axes).filter(|(_, axis)| axis.indexed);
-    let entries = axes.filter_map(|(place, axis)| {
-        let mut key = Vec::new();
-        values.get(&axis.axis)?.typed(axis).ok()?.append_key(&mut key);
-        Some((place, key))
-    });
-    entries.collect()
 }
 
 fn none_was_taken(read: u64) -> String {

@@ -121,7 +121,7 @@ impl Filter {
             Operator::In => {
                 let list = asked.value.as_array().filter(|list| (1..=IN_MAX).contains(&list.len()));
                 let list = list.ok_or_else(|| bad(format!("`in` takes a list of 1 to {IN_MAX} values")))?;
-                let values = list.iter().map(|value| Ok(typed(value)?.row_bytes()));
+                let values = list.iter().map(|value| Ok(typed(value)?.row_bytes().into_owned()));
                 let mut values = values.collect::<Result<Vec<_>, _>>()?;
                 values.sort_unstable();
                 With::Some(values)
@@ -137,7 +137,7 @@ impl Filter {
             }
             _ => {
                 let value = typed(&asked.value)?;
-                let bytes = value.row_bytes();
+                let bytes = value.row_bytes().into_owned();
                 With::One(value, bytes)
             }
         };

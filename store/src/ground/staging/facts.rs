@@ -4,7 +4,7 @@ use crate::base::error::StoreError;
 use crate::ground::files::{Files, Made};
 use crate::ground::sorted::{Keys, RowSource, SortedWriter};
 use crate::ground::statement::StoredStatement;
-use crate::ground::view::key_of;
+use crate::ground::view::STATEMENT;
 use oracled_domain::ground::run::FileRef;
 
 /// Writes statements in the order of their records and runs, and then an index.
@@ -12,14 +12,15 @@ pub(in crate::ground) struct FactsWriter {
     name: String,
     out: SortedWriter,
     statements: u64,
-    /// The bytes of the last statement.
+    /// The key and the bytes of the last statement.
+    key: Vec<u8>,
     bytes: Vec<u8>,
 }
 
 impl FactsWriter {
     /// Begins a file with this name.
     pub(in crate::ground) fn create(files: &Files, name: String) -> Result<Self, StoreError> {
-        Ok(Self { out: files.writer(&name)?, name, statements: 0, bytes: Vec::new() })
+        Ok(Self { out: files.writer(&name)?, name, statements: 0, key: Vec::new(), bytes: Vec::new() })
     }
 
     /// Appends a statement about the record with this key.
@@ -30,7 +31,11 @@ impl FactsWriter {
     ) -> Result<(), StoreError> {
         statement.write_to(&mut self.bytes);
         self.statements += 1;
-        self.out.push(&key_of(record_key, statement.time.run), &self.bytes)
+        self.key.clear();
+        self.key.push(STATEMENT);
+        self.key.extend_from_slice(record_key);
+        self.key.extend_from_slice(&statement.time.run.to_be_bytes());
+        self.out.push(&self.key, &self.bytes)
     }
 
     /// Completes the file with the entries of its index.
