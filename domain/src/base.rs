@@ -12,4 +12,5 @@ pub mod payload;
 pub mod raw;
 pub mod schema;
 pub mod unit;
+pub mod varint;
 pub mod wording;

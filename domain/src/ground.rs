@@ -18,6 +18,7 @@ pub mod provenance;
 pub mod query;
 pub mod record;
 pub mod rejection;
+pub mod row;
 pub mod run;
 pub mod source;
 pub mod timeline;

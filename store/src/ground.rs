@@ -7,9 +7,8 @@
 pub mod archive;
 pub mod checked;
 pub mod export;
-mod feed;
 pub mod files;
-mod filter;
+mod index;
 mod pages;
 pub mod payloads;
 pub mod prune;

@@ -22,6 +22,7 @@ use super::path::Path;
 use super::pipeline::Audit;
 use super::record::{Content, Identity, source_record_id};
 use super::rejection::{Rejection, Rule};
+use super::row::put_value;
 use super::value::Typed;
 use crate::base::blank::is_blank;
 use crate::base::decimal::Decimal;
@@ -40,6 +41,12 @@ use steps::{Dates, Step};
 pub struct Normalized {
     /// What it says.
     pub content: Content,
+    /// The canonical JSON of the content.
+    pub json: Vec<u8>,
+    /// The row of the content (`Content::to_row`).
+    pub row: Vec<u8>,
+    /// The values by which it is looked up: the places of their axes, and their key bytes.
+    pub index: Vec<(u16, Vec<u8>)>,
     /// Which thing it speaks of.
     pub identity: Identity,
     /// What the source knows it by.
@@ -174,10 +181,32 @@ impl Normalizer {
         size::check_id(&source_record_id)?;
         let definitions = definitions_of(&values, &mut warnings)?;
         size::check_values(&values, &definitions, &self.ontology)?;
+        let (mut cells, mut index) = (Vec::with_capacity(128), Vec::new());
+        for (path, (mapping, value)) in &values {
+            let axis = self.ontology.axes.get(mapping.axis);
+            put_value(&mut cells, mapping.axis, axis.and_then(|axis| axis.key_in(path)), value);
+            if axis.is_some_and(|axis| axis.indexed && axis.axis == *path) {
+                let mut key = Vec::new();
+                value.append_key(&mut key);
+                index.extend(u16::try_from(mapping.axis).ok().map(|place| (place, key)));
+            }
+        }
         let axes = values.into_iter().map(|(path, (_, value))| (path.into_owned(), value.into_value()));
         let content = Content { axes: axes.collect(), definitions };
+        let json = content.to_json();
+        let row = content.row_of(json.len(), &cells, &self.ontology).expect("a definition is one of a value");
         let identity = Identity::new(identity);
-        Ok(Normalized { content, identity, source_record_id, valid_from, valid_until, warnings })
+        Ok(Normalized {
+            content,
+            json,
+            row,
+            index,
+            identity,
+            source_record_id,
+            valid_from,
+            valid_until,
+            warnings,
+        })
     }
 
     /// What the source knows the record by.

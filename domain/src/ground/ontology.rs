@@ -145,8 +145,15 @@ impl Ontology {
     /// The axis that is written `path`, be it as it stands in the document or with a key in a group's place.
     #[must_use]
     pub fn axis(&self, path: &str) -> Option<&Axis> {
-        let written = self.axes.iter().find(|axis| axis.axis == path);
-        written.or_else(|| self.axes.iter().find(|axis| axis.key_in(path).is_some()))
+        self.place(path).map(|(_, axis)| axis)
+    }
+
+    /// That axis with its place among the axes.
+    #[must_use]
+    pub fn place(&self, path: &str) -> Option<(usize, &Axis)> {
+        let axes = || self.axes.iter().enumerate();
+        let written = axes().find(|(_, axis)| axis.axis == path);
+        written.or_else(|| axes().find(|(_, axis)| axis.key_in(path).is_some()))
     }
 }
 

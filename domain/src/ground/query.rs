@@ -12,6 +12,7 @@ use super::id::SourceId;
 use super::ontology::Ontology;
 use super::provenance::ProvenanceRecord;
 use super::record::Identity;
+use super::row::Row;
 use super::source::OracleTier;
 use super::value::Value;
 use crate::base::moment::{self, Moment};
@@ -274,7 +275,7 @@ impl Query {
             return Err(BadQuery::MaxResults(max_results));
         }
         let known = |path: &str| {
-            let axis = ontology.axis(path).filter(|axis| axes_provided.contains(&axis.axis));
+            let axis = ontology.place(path).filter(|(_, axis)| axes_provided.contains(&axis.axis));
             axis.ok_or_else(|| BadQuery::UnknownAxis {
                 axis: path.to_owned(),
                 known: axes_provided.join(", "),
@@ -282,7 +283,7 @@ impl Query {
         };
         let mut axes = Vec::new();
         for path in &request.axes_requested {
-            let axis = known(path)?;
+            let (_, axis) = known(path)?;
             axes.push((axis.axis.clone(), (axis.axis != *path).then(|| path.clone())));
         }
         let patterns = request.filters.iter().filter(|filter| filter.operator == Operator::Regex).count();
@@ -301,10 +302,16 @@ impl Query {
         page_bytes(self.max_results)
     }
 
-    /// Whether all filters hold of the values `axes`.
+    /// Whether all filters hold of the values of `row`.
     #[must_use]
-    pub fn holds(&self, axes: &BTreeMap<String, Value>) -> bool {
-        self.filters.iter().all(|filter| filter.holds(axes))
+    pub fn holds(&self, row: &Row<'_>) -> bool {
+        self.filters.iter().all(|filter| filter.holds(row))
+    }
+
+    /// The work of all filters to check a record with `json_bytes` of JSON, in units of [`Filter::work`].
+    #[must_use]
+    pub fn work(&self, json_bytes: usize) -> u64 {
+        self.filters.iter().map(|filter| filter.work(json_bytes)).sum()
     }
 
     /// The requested values, by the paths of their axes; `None` for an axis without a value. A group that was requested

@@ -15,7 +15,7 @@ use super::sealed::{FOOTER_BYTES, Format};
 use oracled_domain::Sha256Hex;
 use std::path::{Path, PathBuf};
 
-const FORMAT: Format = Format { magic: *b"oracledR", version: 1 };
+const FORMAT: Format = Format { magic: *b"oracledR", version: 2 };
 /// What a frame holds of a payload; the last one holds less.
 const FRAME_BYTES: usize = 256 * 1024;
 /// How a frame begins that zstd skips (RFC 8878, 3.1.2).

@@ -3,8 +3,8 @@
 use super::view::SourceView;
 use crate::base::error::StoreError;
 use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::record::Content;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use std::io::{self, Write};
 use std::ops::Bound;
 
@@ -24,10 +24,10 @@ pub enum ExportError {
 
 /// A line of an export.
 #[derive(Serialize)]
-struct Line<'r> {
+struct Line {
     provenance: serde_json::Value,
-    /// The canonical JSON of what the version says, of which `normalized_hash` is the digest; `null` where it was pruned.
-    record: Option<&'r RawValue>,
+    /// What the version says, of whose canonical JSON `normalized_hash` is the digest; `null` where it was pruned.
+    record: Option<Content>,
 }
 
 impl SourceView {
@@ -42,10 +42,8 @@ impl SourceView {
         for record in self.records(&[], Bound::Unbounded)? {
             let record = record?;
             for found in Self::versions(&record, &self.known) {
-                let content = found.statement.content.as_deref().map(serde_json::from_slice).transpose();
-                let content: Option<&RawValue> =
-                    content.map_err(|error| self.corrupt(&format!("a record's content: {error}")))?;
-                let line = Line { provenance: without_times(&self.provenance(&found)?), record: content };
+                let record = self.content(&found.statement)?;
+                let line = Line { provenance: without_times(&self.provenance(&found)?), record };
                 serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
                 out.write_all(b"\n")?;
                 lines += 1;

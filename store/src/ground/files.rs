@@ -24,6 +24,9 @@ const FACTS_DIR: &str = "facts";
 const RAW_DIR: &str = "raw";
 /// What is not finished; emptied at every start.
 const WORK_DIR: &str = "work";
+/// The key of the first row of a sorted file, which holds the id of the run that has made it, and which file it is: no two
+/// files are the same, so that one can be removed without looking for others that name it.
+const MADE_BY: &[u8] = b"!";
 
 /// The files of the ground-truth layer.
 #[derive(Debug, Clone)]
@@ -183,10 +186,22 @@ impl Files {
         }
     }
 
-    /// Begins a sorted file.
+    /// Begins a sorted file that says by its name which run makes it, and which file of that run it is.
     pub(super) fn writer(&self, name: &str) -> Result<SortedWriter, StoreError> {
         self.free.check()?;
-        SortedWriter::create(&self.work_dir().join(name))
+        let mut writer = SortedWriter::create(&self.work_dir().join(name))?;
+        writer.push(MADE_BY, name.as_bytes())?;
+        Ok(writer)
+    }
+
+    /// The id of the run that made the sorted file at `path`.
+    ///
+    /// # Errors
+    /// As [`SortedFile::open`], and where the file does not name its run.
+    pub(super) fn made_by(path: &Path, owner: &Owner) -> Result<String, StoreError> {
+        let name = SortedFile::open(path, owner)?.get(MADE_BY)?.and_then(|name| String::from_utf8(name).ok());
+        let run_id = name.as_deref().and_then(|name| name.split('.').next());
+        run_id.map(str::to_owned).ok_or_else(|| owner.ill(path, "does not name its run".into()))
     }
 
     /// Gives a finished sorted file its place, and notes it among `made`, unless it was there.
@@ -242,7 +257,7 @@ impl Files {
         owner: &Owner,
         read: &mut dyn FnMut(u64) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.open_sorted(file, owner)?.verify_blocks(read).map(|_| ())
+        self.open_sorted(file, owner)?.verify(read).map(|_| ())
     }
 
     /// That the rows of a sorted file, one of those that lie here, are whole and say nothing.

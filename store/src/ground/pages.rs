@@ -3,6 +3,7 @@
 use super::files::Files;
 use super::sealed::Owner;
 use super::staging::{CHANGE, ChangeEntry, PLACE, REJECT, row_key};
+use super::statement::StoredStatement;
 use super::view::{Record, SourceView};
 use crate::base::error::{FileKind, StoreError};
 use crate::ground::tables::Store;
@@ -52,7 +53,12 @@ impl SourceView {
         let Some(completed) = self.state.run(run) else { return Ok(None) };
         let rows = self.files.open_sorted(&completed.rows, &self.state.owner(FileKind::Facts))?;
         let Some(key) = rows.get(&row_key(PLACE, position))? else { return Ok(None) };
-        Ok(self.records_apart(&key).at(&key)?.cloned())
+        // it has none where it was collapsed with another one, or rejected
+        let is_of_run = |said: &StoredStatement| {
+            (said.time.run, said.position) == (run, position) && said.time.content.is_some()
+        };
+        let record = self.records(&key, Bound::Unbounded)?.next().transpose()?;
+        Ok(record.filter(|record| record.statements.iter().any(is_of_run)))
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a source has said and does not say any more, taken out of its files when somebody asks for that.
 
 use super::files::Made;
-use super::sorted::SortedWriter;
+use super::sorted::Keys;
+use super::staging::{FactsWriter, index_of};
 use super::statement::StoredStatement;
-use super::view::{Record, STATEMENT, SourceView, key_of};
+use super::view::{Record, SourceView};
 use crate::base::error::StoreError;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
@@ -38,7 +39,7 @@ impl Pruned {
 }
 
 impl SourceView {
-    /// Writes the source's files without the content of what had ended by `before`: of versions whose `valid_until` lies
+    /// Writes the source's statements to one file, without the content of what had ended by `before`: of versions whose `valid_until` lies
     /// there or earlier, and of statements from before that never came to hold or were corrected. The statements themselves
     /// stay, with their times and digests; so does every statement of what holds later than `before`, or says the same as
     /// that. `proceed` is asked now and then, with the number of records so far, whether to go on; nothing is handed back
@@ -51,9 +52,9 @@ impl SourceView {
         before: Timestamp,
         mut proceed: impl FnMut(u64) -> bool,
     ) -> Result<Option<Pruned>, StoreError> {
-        let mut rewriting = self.rewriting()?;
-        let mut needed_runs = BTreeSet::new();
-        let mut looked_at = 0_u64;
+        let last = self.state.completed.last().map_or("", |last| last.run_id.as_str());
+        let mut facts = FactsWriter::create(&self.files, format!("{last}.pruned"))?;
+        let (mut needed_runs, mut statements, mut looked_at) = (BTreeSet::new(), 0, 0_u64);
         for record in self.records(&[], Bound::Unbounded)? {
             let record = record?;
             looked_at += 1;
@@ -61,19 +62,26 @@ impl SourceView {
                 return Ok(None);
             }
             let kept = self.kept(&record, before);
-            let statements = record.statements.into_iter().zip(record.places).zip(kept);
-            for ((mut statement, place), is_kept) in statements {
-                let Some(file) = rewriting.get_mut(place) else { continue };
-                if !is_kept && statement.content.take().is_some() {
-                    file.pruned += 1;
+            for (mut statement, is_kept) in record.statements.into_iter().zip(kept) {
+                if !is_kept && statement.row.take().is_some() {
+                    statements += 1;
                 }
-                if statement.content.is_some() {
+                if statement.row.is_some() {
                     needed_runs.insert(statement.time.run);
                 }
-                file.out.push(&key_of(&record.key, statement.time.run), &statement.to_bytes())?;
+                facts.push(&record.key, &statement)?;
             }
         }
-        let mut pruned = self.keep(rewriting)?;
+        let mut made = Made::new(&self.files);
+        let old = &self.state.files;
+        let files = if statements == 0 {
+            old.clone()
+        } else {
+            let index = Keys::new(self.open.iter().map(index_of).collect());
+            vec![facts.finish(&self.files, index, &mut made)?]
+        };
+        let size_bytes = |files: &[FileRef]| files.iter().map(|file| file.size_bytes).sum::<u64>();
+        let freed_bytes = size_bytes(old).saturating_sub(size_bytes(&files));
         let completed = || (1..).zip(&self.state.completed);
         let needed: BTreeSet<_> = completed()
             .filter(|(run, _)| needed_runs.contains(run))
@@ -83,8 +91,7 @@ impl SourceView {
         unneeded.retain(|sha256| !needed.contains(sha256.as_str()));
         unneeded.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         unneeded.dedup();
-        pruned.unneeded = unneeded;
-        Ok(Some(pruned))
+        Ok(Some(Pruned { files, statements, freed_bytes, unneeded, made }))
     }
 
     /// Which of a record's statements keep what they say.
@@ -101,53 +108,6 @@ impl SourceView {
         };
         record.statements.iter().map(is_kept).collect()
     }
-
-    /// A writer for each file, which has what stands before the statements.
-    fn rewriting(&self) -> Result<Vec<Rewriting>, StoreError> {
-        let begun = self.open.iter().zip(&self.state.files).map(|(file, named)| {
-            let name = format!("{}.pruned", named.sha256);
-            let mut out = self.files.writer(&name)?;
-            let head: &[u8] = &[STATEMENT];
-            for row in file.range(..head) {
-                let (key, value) = row?;
-                out.push(&key, &value)?;
-            }
-            Ok(Rewriting { name, out, pruned: 0 })
-        });
-        begun.collect()
-    }
-
-    /// Gives the files that have changed their places; the others stay as they are.
-    fn keep(&self, rewriting: Vec<Rewriting>) -> Result<Pruned, StoreError> {
-        let made = Made::new(&self.files);
-        let mut pruned =
-            Pruned { files: Vec::new(), statements: 0, freed_bytes: 0, unneeded: Vec::new(), made };
-        for ((old, file), Rewriting { name, mut out, pruned: count }) in
-            self.state.files.iter().zip(&self.open).zip(rewriting)
-        {
-            if count == 0 {
-                pruned.files.push(old.clone());
-                continue;
-            }
-            let behind: &[u8] = &[STATEMENT + 1];
-            for row in file.range(behind..) {
-                let (key, value) = row?;
-                out.push(&key, &value)?;
-            }
-            let new = self.files.keep(&name, out.finish()?, old.statements, &mut pruned.made)?;
-            pruned.statements += count;
-            pruned.freed_bytes += old.size_bytes.saturating_sub(new.size_bytes);
-            pruned.files.push(new);
-        }
-        Ok(pruned)
-    }
-}
-
-/// A file that is written again.
-struct Rewriting {
-    name: String,
-    out: SortedWriter,
-    pruned: u64,
 }
 
 #[cfg(test)]

@@ -133,22 +133,22 @@ impl SourceView {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         match index {
             Some(value) => {
-                let mut records = self.records_apart(&prefix);
-                for key in self.indexed(&value, &prefix, from)? {
-                    let key = key?;
+                let mut records = self.records_apart(&prefix, Bound::Unbounded);
+                let mut entries = self.indexed(&value, &prefix, from);
+                while let Some(entry) = entries.advance()? {
                     if page.is_full() {
                         return Ok(page.cut());
                     }
-                    page.pass(&key)?;
+                    let key = entry.get(value.0.len()..).unwrap_or_default();
+                    page.pass(key)?;
                     // there is none where all of the run that bore this key were rejected
-                    if let Some(record) = records.at(&key)? {
+                    if let Some(record) = records.at(key)? {
                         page.look_at(record)?;
                     }
                 }
             }
             None => {
-                let identity = query.identity_is_whole.then_some(prefix.as_slice());
-                let mut records = self.records_in(0..self.file_count(), identity, &prefix, from)?;
+                let mut records = self.records(&prefix, from)?;
                 while let Some(record) = records.advance()? {
                     if page.is_full() {
                         return Ok(page.cut());
@@ -251,24 +251,20 @@ impl<'q> Page<'q> {
         Ok(())
     }
 
-    /// Whether one of the statements may pass all filters, or was pruned.
+    /// Whether one of the statements passes all filters, or was pruned.
     fn may_answer(&mut self, statements: &[StoredStatement]) -> Result<bool, ScanError> {
-        let query = self.query;
-        'statements: for said in statements {
+        for said in statements {
             self.spend(1)?;
-            let Some(json) = &said.content else {
+            let Some(row) = self.view.row(said)? else {
                 if said.is_pruned() {
                     return Ok(true);
                 }
                 continue;
             };
-            for filter in &query.filters {
-                self.spend(filter.work(json.len()))?;
-                if !filter.may_hold(json) {
-                    continue 'statements;
-                }
+            self.spend(self.query.work(row.json_bytes()))?;
+            if self.query.holds(&row) {
+                return Ok(true);
             }
-            return Ok(true);
         }
         Ok(false)
     }
@@ -279,19 +275,20 @@ impl<'q> Page<'q> {
             return Ok(());
         }
         let Some(mut found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
-        let Some(json) = &found.statement.content else {
+        let Some(row) = self.view.row(&found.statement)? else {
             self.answered.pruned += 1;
             return Ok(());
         };
-        let bytes = found.key.len() + json.len();
-        self.spend(self.query.filters.iter().map(|filter| filter.work(json.len())).sum())?;
-        let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
-        if self.query.holds(&content.axes) {
-            self.answered.bytes += bytes;
-            // what it says stands beside it, and as it stands it would keep a whole block in memory
-            found.statement.content = Some(Bytes::new());
-            self.answered.found.push(Hit { found, content });
+        let bytes = found.key.len() + row.json_bytes();
+        self.spend(self.query.work(row.json_bytes()))?;
+        if !self.query.holds(&row) {
+            return Ok(());
         }
+        let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
+        self.answered.bytes += bytes;
+        // what it says stands beside it, and as it stands it would keep a whole block in memory
+        found.statement.row = Some(Bytes::new());
+        self.answered.found.push(Hit { found, content });
         Ok(())
     }
 

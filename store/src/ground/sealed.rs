@@ -33,18 +33,6 @@ pub(super) struct Format {
     pub(super) version: u32,
 }
 
-/// What stands behind a file's data.
-#[derive(Debug)]
-pub(super) struct Seal {
-    /// What the format counts.
-    pub(super) count: u64,
-    /// The digest that the file is named by.
-    pub(super) sha256: Sha256Hex,
-    pub(super) index: Vec<u8>,
-    /// Where the index begins, in bytes from the start.
-    pub(super) index_at: u64,
-}
-
 /// What a footer says of the bytes before it.
 #[derive(Debug)]
 pub(super) struct Footer {
@@ -52,6 +40,8 @@ pub(super) struct Footer {
     pub(super) count: u64,
     /// The digest that the file is named by.
     pub(super) sha256: Sha256Hex,
+    /// The bytes before the index.
+    pub(super) index_at: u64,
     pub(super) index_bytes: u64,
     index_crc: u32,
 }
@@ -120,35 +110,35 @@ impl Sealed {
         Ok(Self { file, path: path.to_owned(), owner: owner.clone() })
     }
 
-    /// Reads and checks the footer alone: the bytes before the index, and what the footer says of them.
-    pub(super) fn footer(&self, format: &Format) -> Result<(u64, Footer), StoreError> {
+    /// Reads and checks the footer alone.
+    pub(super) fn footer(&self, format: &Format) -> Result<Footer, StoreError> {
         let size_bytes = self.file.metadata().map_err(|source| self.unread(0, source))?.len();
         let Some(footer_at) = size_bytes.checked_sub(FOOTER_BYTES) else {
             return Err(self.damaged(size_bytes, "it ends before its footer"));
         };
-        let mut footer = Vec::new();
-        self.read(footer_at, FOOTER_BYTES, &mut footer)?;
-        let Some((footer, version)) = split_footer(format, &footer) else {
+        let mut bytes = Vec::new();
+        self.read(footer_at, FOOTER_BYTES, &mut bytes)?;
+        let Some((mut footer, version)) = split_footer(format, &bytes) else {
             return Err(self.damaged(footer_at, "its footer is damaged, or the file was cut"));
         };
         if version != format.version {
             let (dir, known) = (self.path.clone(), format.version);
             return Err(StoreError::Newer { dir, found: version, known });
         }
-        let index_at =
-            footer_at.checked_sub(footer.index_bytes).filter(|_| footer.index_bytes <= MAX_INDEX_BYTES);
-        let Some(index_at) = index_at else {
+        let is_bounded = footer.index_bytes <= MAX_INDEX_BYTES;
+        let Some(index_at) = footer_at.checked_sub(footer.index_bytes).filter(|_| is_bounded) else {
             return Err(self.damaged(footer_at, "its index is longer than it can be"));
         };
-        Ok((index_at, footer))
+        footer.index_at = index_at;
+        Ok(footer)
     }
 
-    /// Reads and checks what follows the data.
-    pub(super) fn seal(&self, format: &Format) -> Result<Seal, StoreError> {
-        let (index_at, Footer { count, sha256, index_bytes, index_crc }) = self.footer(format)?;
+    /// Reads and checks the index and the footer.
+    pub(super) fn seal(&self, format: &Format) -> Result<(Footer, Vec<u8>), StoreError> {
+        let footer = self.footer(format)?;
         let mut index = Vec::new();
-        self.read_checked(index_at, index_bytes, index_crc, &mut index)?;
-        Ok(Seal { count, sha256, index, index_at })
+        self.read_checked(footer.index_at, footer.index_bytes, footer.index_crc, &mut index)?;
+        Ok((footer, index))
     }
 
     /// Reads `len_bytes` from `at` on, and checks them.
@@ -212,6 +202,7 @@ fn split_footer(format: &Format, footer: &[u8]) -> Option<(Footer, u32)> {
     let footer = Footer {
         count: u64::from_be_bytes(*count),
         sha256: Sha256Hex::from_bytes(sha256),
+        index_at: 0,
         index_bytes: u64::from_be_bytes(*index_bytes),
         index_crc: u32::from_be_bytes(*index_crc),
     };

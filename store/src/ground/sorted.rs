@@ -5,30 +5,29 @@
 
 mod block;
 mod cache;
-mod index;
 mod merge;
 mod rows;
 mod writer;
 
-pub(super) use block::{BlockBuilder, BlockRows, MAX_BLOCK_BYTES, check_row};
+use block::BlockRows;
+pub(super) use block::check_row;
 pub use block::{MAX_KEY_BYTES, MAX_ROW_BYTES};
 pub use cache::BlockCache;
-pub use merge::{Merge, MergedRow};
+pub use merge::{Keys, Merge, RowSource};
 pub use rows::Rows;
 pub use writer::SortedWriter;
 
-use super::sealed::{FOOTER_BYTES, Footer, Format, Owner, Seal, Sealed};
+use super::index::Index;
+use super::sealed::{FOOTER_BYTES, Footer, Format, Owner, Sealed};
 use crate::base::error::StoreError;
 use bytes::Bytes;
-use cache::Kept;
-use index::Index;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-const FORMAT: Format = Format { magic: *b"oracledS", version: 1 };
+const FORMAT: Format = Format { magic: *b"oracledS", version: 2 };
 
 /// A key and its value.
 pub type Row = (Vec<u8>, Vec<u8>);
@@ -46,6 +45,12 @@ pub struct Summary {
     pub sha256: Sha256Hex,
 }
 
+impl Summary {
+    fn of(Footer { count: rows, sha256, index_at, index_bytes, .. }: Footer) -> Self {
+        Self { rows, size_bytes: index_at + index_bytes + FOOTER_BYTES, sha256 }
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rows, size_bytes, sha256 } = self;
@@ -59,7 +64,7 @@ impl fmt::Display for Summary {
 pub struct SortedFile {
     inner: Arc<Inner>,
     /// Where blocks are kept that are looked up.
-    cache: Option<Kept>,
+    cache: Option<(BlockCache, u128)>,
 }
 
 #[derive(Debug)]
@@ -77,11 +82,10 @@ impl SortedFile {
     /// `Io` where it cannot be read.
     pub fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
         let file = Sealed::open(path, owner)?;
-        let Seal { count: rows, sha256, index, index_at } = file.seal(&FORMAT)?;
-        let size_bytes = index_at + index.len() as u64 + FOOTER_BYTES;
-        let index = Index::read(index, index_at)
-            .ok_or_else(|| file.damaged(index_at, "its index does not fit its blocks"))?;
-        let summary = Summary { rows, size_bytes, sha256 };
+        let (footer, index) = file.seal(&FORMAT)?;
+        let index = Index::read(index, footer.index_at)
+            .ok_or_else(|| file.damaged(footer.index_at, "its index does not fit its blocks"))?;
+        let summary = Summary::of(footer);
         Ok(Self { inner: Arc::new(Inner { file, index, summary }), cache: None })
     }
 
@@ -90,16 +94,16 @@ impl SortedFile {
     /// # Errors
     /// As [`SortedFile::open`].
     pub fn summary_of(path: &Path, owner: &Owner) -> Result<Summary, StoreError> {
-        let (index_at, Footer { count: rows, sha256, index_bytes, .. }) =
-            Sealed::open(path, owner)?.footer(&FORMAT)?;
-        Ok(Summary { rows, size_bytes: index_at + index_bytes + FOOTER_BYTES, sha256 })
+        Ok(Summary::of(Sealed::open(path, owner)?.footer(&FORMAT)?))
     }
 
     /// The same file, which has the digest `sha256`: blocks that hold what is looked up, or where a range begins, are kept in
     /// `cache`. What comes from there was checked when it was read.
     #[must_use]
     pub fn cached(self, cache: &BlockCache, sha256: &Sha256Hex) -> Self {
-        Self { cache: Some(cache.of(sha256)), ..self }
+        let digits = sha256.as_str().get(..32).and_then(|digits| u128::from_str_radix(digits, 16).ok());
+        let file = digits.expect("a digest is 64 hexadecimal digits");
+        Self { cache: Some((cache.clone(), file)), ..self }
     }
 
     /// The same file, for whoever reads much, and once.
@@ -119,17 +123,10 @@ impl SortedFile {
     /// # Errors
     /// `SourceFile` where the block that would hold it is damaged, `Io` where it cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(block) = self.block_of(key) else { return Ok(None) };
-        let bytes = self.look_up(block)?;
-        let found = block::find(&bytes, key).map_err(|_| self.malformed(block))?;
-        Ok(found.map(<[u8]>::to_vec))
-    }
-
-    /// The rows whose keys lie within `keys`, in key order.
-    #[must_use]
-    pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Rows {
-        let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
-        Rows::new(self.clone(), owned(keys.start_bound()), owned(keys.end_bound()))
+        let only = Bound::Included(key.to_vec());
+        let mut rows = Rows::new(self.clone(), only.clone(), only);
+        rows.advance()?;
+        Ok(rows.current().map(|(_, value)| value.to_vec()))
     }
 
     /// The rows whose keys begin with `prefix`, in key order.
@@ -155,17 +152,12 @@ impl SortedFile {
         end.saturating_sub(first)
     }
 
-    /// Reads all of the file anew and checks it. What it hands back is to be compared with what was committed: a whole
-    /// file in the place of this one has another digest.
+    /// Reads all of the file anew and checks it; `read` is called with the length of each block. What it returns is to be
+    /// compared with what was committed: a whole file in the place of this one has another digest.
     ///
     /// # Errors
-    /// `SourceFile` that names the first damaged block by file and offset, `Io` where it cannot be read.
-    pub fn verify(&self) -> Result<Summary, StoreError> {
-        self.verify_blocks(&mut |_| Ok(()))
-    }
-
-    /// As [`SortedFile::verify`]; `read` is called with the length of each block.
-    pub(super) fn verify_blocks(
+    /// `SourceFile` that names the first damaged block by file and offset, `Io` where it cannot be read; the error of `read`.
+    pub(super) fn verify(
         &self,
         read: &mut dyn FnMut(u64) -> Result<(), StoreError>,
     ) -> Result<Summary, StoreError> {
@@ -217,7 +209,7 @@ impl SortedFile {
     /// A block by its number, by way of the cache if there is one.
     fn look_up(&self, block: usize) -> Result<Bytes, StoreError> {
         match &self.cache {
-            Some(kept) => kept.block(block, || self.read_block(block)),
+            Some((cache, file)) => cache.block((*file, block), || self.read_block(block)),
             None => self.read_block(block),
         }
     }

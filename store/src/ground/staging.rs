@@ -3,47 +3,39 @@
 //! Nothing of it is visible before a commit names its files, and what is not finished is removed at the next start.
 
 use super::files::{Files, Made};
-use super::filter::{FILTER, Filter};
-use super::sealed::Owner;
-use super::sorted::{Merge, SortedFile, SortedWriter};
+use super::sorted::{Keys, RowSource, SortedFile, SortedWriter};
 use super::sorter::Sorter;
 use super::statement::StoredStatement;
-use super::view::{INDEX, Record, SourceView, identity_in, key_of};
+use super::view::{INDEX, Record, SourceView};
 use crate::base::error::StoreError;
-use crate::ground::view::records::Records;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::rejection::{Reject, Rejection};
 use oracled_domain::ground::run::{AxisFill, FileRef, RunCounts, RunWarning};
 use oracled_domain::ground::timeline::{Knowledge, Release, Scope, Statement, changes};
 use std::collections::BTreeMap;
-use std::iter::Peekable;
-use std::ops::Bound;
-use std::path::Path;
 
 mod changed;
 mod effect;
+mod facts;
 mod fresh;
 mod tiers;
 
 pub use changed::ChangeEntry;
 use effect::EffectGauge;
+pub(super) use facts::FactsWriter;
 use fresh::{Fresh, Group};
 
-/// The key of the first row of a file, which holds the id of the run that has made it, and which file it is: no two files
-/// are the same, so that one can be removed without looking for others that name it.
-const MADE_BY: &[u8] = b"!";
-/// What begins the key of a reject in a run's own file.
-pub(super) const REJECT: u8 = b'r';
+/// What begins the key of a record's place in a run's own file, in the order in which these are written: as records are
+/// read, as they are merged, and at the end.
+pub(super) const PLACE: u8 = b'a';
 /// What begins the key of a change.
 pub(super) const CHANGE: u8 = b'c';
-/// What begins the key of a record's place.
-pub(super) const PLACE: u8 = b'p';
+/// What begins the key of a reject.
+pub(super) const REJECT: u8 = b'r';
 
 /// A run's memory, in bytes: for its statements, and once more for the rest.
 const SORT_BYTES: usize = 64 << 20;
 const SMALL_SORT_BYTES: usize = 16 << 20;
-/// So many statements are walked in the time of one lookup.
-const WALKED_IN_A_LOOKUP: u64 = 10;
 /// After so many records it is asked whether to go on.
 const ASKED_EVERY: u64 = 4096;
 
@@ -55,8 +47,12 @@ pub struct Staging {
     run: u32,
     statements: Sorter,
     index: Sorter,
-    rows: Sorter,
+    rejects: Sorter,
+    /// The run's own file.
+    rows: SortedWriter,
     counts: RunCounts,
+    /// The bytes of the last statement.
+    bytes: Vec<u8>,
 }
 
 /// A record that was taken.
@@ -70,19 +66,11 @@ pub struct Accepted<'a> {
     pub index: &'a [(u16, Vec<u8>)],
 }
 
-/// The id of the run that made the sorted file at `path`.
-///
-/// # Errors
-/// As [`SortedFile::open`], and where the file does not name its run.
-pub(super) fn made_by(path: &Path, owner: &Owner) -> Result<String, StoreError> {
-    let name = SortedFile::open(path, owner)?.get(MADE_BY)?.and_then(|name| String::from_utf8(name).ok());
-    let run_id = name.as_deref().and_then(|name| name.split('.').next());
-    run_id.map(str::to_owned).ok_or_else(|| owner.ill(path, "does not name its run".into()))
-}
-
 /// The key of a row in a run's own file.
-pub(super) fn row_key(kind: u8, number: u64) -> Vec<u8> {
-    [&[kind], &number.to_be_bytes()[..]].concat()
+pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
+    let mut key = [kind; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
 }
 
 /// A run in files that nothing names yet. Dropped before [`Staged::named`] it removes them.
@@ -101,33 +89,43 @@ pub struct Staged {
 
 impl Staging {
     /// Begins the run of this id and number.
-    #[must_use]
-    pub fn new(files: &Files, run_id: &Sha256Hex, run: u32) -> Self {
-        let dir = files.work_dir();
-        Self {
+    ///
+    /// # Errors
+    /// `Unavailable` or `Io` where the disk does not take it.
+    pub fn new(files: &Files, run_id: &Sha256Hex, run: u32) -> Result<Self, StoreError> {
+        let (dir, name) = (files.work_dir(), run_id.as_str().to_owned());
+        Ok(Self {
+            rows: begin_rows(files, &name)?,
             files: files.clone(),
-            name: run_id.as_str().to_owned(),
+            name,
             run,
             statements: Sorter::new(&dir, SORT_BYTES),
             index: Sorter::new(&dir, SMALL_SORT_BYTES),
-            rows: Sorter::new(&dir, SMALL_SORT_BYTES),
+            rejects: Sorter::new(&dir, SMALL_SORT_BYTES),
             counts: RunCounts::default(),
-        }
+            bytes: Vec::new(),
+        })
     }
 
-    /// Takes a record.
+    /// Takes a record. Records come in the order of their positions.
     ///
     /// # Errors
     /// `Unavailable` or `Io` where the disk does not take it: the run is then to be given up.
     pub fn accept(&mut self, accepted: &Accepted<'_>) -> Result<(), StoreError> {
         let Accepted { key, statement, index } = accepted;
         self.counts.read += 1;
-        self.statements.push(key, &statement.to_bytes())?;
+        self.push_statement(key, statement)?;
+        self.rows.push(&row_key(PLACE, statement.position), key)?;
         for (axis, value) in *index {
             let entry = [&[INDEX], &axis.to_be_bytes()[..], value, key].concat();
             self.index.push(&entry, &[])?;
         }
         Ok(())
+    }
+
+    fn push_statement(&mut self, key: &[u8], statement: &StoredStatement) -> Result<(), StoreError> {
+        statement.write_to(&mut self.bytes);
+        self.statements.push(key, &self.bytes)
     }
 
     /// Stores a rejected record, under its `key` if that could be read. The source's former statement about it stays in
@@ -138,7 +136,7 @@ impl Staging {
     pub fn reject(&mut self, reject: &Reject, key: Option<&[u8]>) -> Result<(), StoreError> {
         self.counts.read += 1;
         match key {
-            Some(key) => self.statements.push(key, &self.rejected(reject.position).to_bytes())?,
+            Some(key) => self.push_statement(key, &self.rejected(reject.position))?,
             None => self.counts.unidentified += 1,
         }
         self.keep_reject(reject)
@@ -153,7 +151,7 @@ impl Staging {
             len: 0,
             raw_hash: [0; 32],
             verified: false,
-            content: None,
+            row: None,
         }
     }
 
@@ -177,7 +175,7 @@ impl Staging {
         self.counts.rejected += 1;
         *self.counts.rejected_by_rule.entry(reject.rejection.rule).or_default() += 1;
         let json = serde_json::to_vec(reject).expect("a reject is plain data");
-        self.rows.push(&row_key(REJECT, reject.position), &json)
+        self.rejects.push(&row_key(REJECT, reject.position), &json)
     }
 
     /// Holds the run against what the source has said before, and writes its files. `proceed` is asked now and then, with
@@ -199,43 +197,40 @@ impl Staging {
         let mut gauge = EffectGauge::new(view, &releases, release);
         let kept = tiers::kept(&view.state.files, self.counts.read);
         let others_change = changes_others(view, release);
-        // what the run cannot change is left alone, where its own records are few enough to be looked up one by one
-        let walked = if others_change || self.is_walk_shorter(view, kept) { 0 } else { kept };
+        // in files that stay, and whose other records the run cannot change, only its own records are looked up
+        let looked_up = if others_change { 0 } else { kept };
+        let mut older = view.records_once(0..looked_up);
+        let mut old = view.records_once(looked_up..view.open.len()).begin()?;
         let work_dir = self.files.work_dir();
         let statements = std::mem::replace(&mut self.statements, Sorter::new(&work_dir, 0));
-        let mut fresh = Fresh::new(statements.finish()?, self.run, &work_dir);
-        let mut old = view.records_in(walked..view.open.len(), None, &[], Bound::Unbounded)?.peekable();
-        let facts_name = format!("{}.facts", self.name);
-        let mut facts = self.writer(&facts_name)?;
-        let merged = view.state.files.iter().skip(kept).map(|file| file.statements).sum::<u64>();
-        let mut filter = Filter::new(merged + self.counts.read);
-        let (mut written, mut looked_at, mut ordinal, mut pruned) = (0, 0_u64, 0_u64, 0_u64);
-        while let Some(key) = next_key(&mut old, &mut fresh)? {
+        let mut fresh = Fresh::new(statements, self.run, &work_dir)?;
+        let mut facts = FactsWriter::create(&self.files, format!("{}.facts", self.name))?;
+        let (mut record, mut looked_at, mut ordinal, mut pruned) = (Record::default(), 0_u64, 0_u64, 0_u64);
+        while let Some(key) = [old.next_key()?, fresh.key()].into_iter().flatten().min() {
             looked_at += 1;
             if looked_at.is_multiple_of(ASKED_EVERY) && !proceed(looked_at) {
                 return Ok(None);
             }
-            let record = old.next_if(|record| record.as_ref().is_ok_and(|record| record.key == key));
-            let mut record = record.transpose()?.unwrap_or_else(|| Record::none(key));
+            record.clear();
+            key.clone_into(&mut record.key);
             let said = match fresh.group(&record.key, view)? {
-                Some(group) => Some(self.one_of(group, view)?),
+                Some(group) => {
+                    older.seek(&record.key)?;
+                    older.gather(&mut record)?;
+                    Some(self.one_of(group, view)?)
+                }
                 None => None,
             };
+            old.gather(&mut record)?;
             let is_said = said.is_some();
             if let Some(statement) = said {
-                if walked > 0 {
-                    record = view.before(walked, record)?;
-                }
-                self.add(&mut record, statement)?;
+                self.counts.records += u64::from(statement.time.content.is_some());
+                record.statements.push(statement);
+                record.places.push(usize::MAX);
             }
-            if record.places.iter().any(|place| *place >= kept) {
-                filter.add(identity_in(&record.key));
-            }
-            for (statement, place) in record.statements.iter().zip(&record.places) {
-                if *place >= kept {
-                    facts.push(&key_of(&record.key, statement.time.run), &statement.to_bytes())?;
-                    written += 1;
-                }
+            for (statement, _) in record.statements.iter().zip(&record.places).filter(|(_, at)| **at >= kept)
+            {
+                facts.push(&record.key, statement)?;
             }
             if others_change {
                 gauge.count(&record);
@@ -247,44 +242,21 @@ impl Staging {
                 self.tell_changes(view, &record, &after, &mut ordinal)?;
             }
         }
-        drop(old);
+        drop((old, older));
         self.counts.effect = others_change.then_some(gauge.effect);
         let mut made = Made::new(&self.files);
         let statements = if release.undoes.is_some() {
             // an undo has no statements of its own, and the stored ones stay
             view.state.files.clone()
         } else {
-            self.write_index(&mut facts, view.open.get(kept..).unwrap_or_default())?;
-            facts.push(FILTER, filter.bytes())?;
-            let facts = self.files.keep(&facts_name, facts.finish()?, written, &mut made)?;
+            let index = std::mem::replace(&mut self.index, Sorter::new(&work_dir, 0)).finish()?;
+            let replaced = view.open.iter().skip(kept);
+            let index = replaced.map(index_of).chain([Box::new(index) as Box<dyn RowSource>]);
+            let facts = facts.finish(&self.files, Keys::new(index.collect()), &mut made)?;
             view.state.files.iter().take(kept).cloned().chain([facts]).collect()
         };
-        let rows = self.write_rows(&mut made)?;
-        Ok(Some(Staged { counts: self.counts, rows, statements, pruned, made }))
-    }
-
-    /// Adds the run's own statement to the stored statements of its record.
-    fn add(&mut self, record: &mut Record, statement: StoredStatement) -> Result<(), StoreError> {
-        if statement.time.content.is_some() {
-            self.counts.records += 1;
-            self.rows.push(&row_key(PLACE, statement.position), &record.key)?;
-        }
-        record.statements.push(statement);
-        record.places.push(usize::MAX);
-        Ok(())
-    }
-
-    /// Whether going through the oldest `kept` files takes less than looking up each record of the run in them.
-    fn is_walk_shorter(&self, view: &SourceView, kept: usize) -> bool {
-        let statements: u64 = view.state.files.iter().take(kept).map(|file| file.statements).sum();
-        self.counts.read.saturating_mul(WALKED_IN_A_LOOKUP) > statements
-    }
-
-    /// Begins a file.
-    fn writer(&self, name: &str) -> Result<SortedWriter, StoreError> {
-        let mut writer = self.files.writer(name)?;
-        writer.push(MADE_BY, name.as_bytes())?;
-        Ok(writer)
+        let (counts, rows) = self.finish_rows(&mut made)?;
+        Ok(Some(Staged { counts, rows, statements, pruned, made }))
     }
 
     /// The single statement for all records of one key: any of them if they are equal; otherwise all are rejected.
@@ -316,46 +288,44 @@ impl Staging {
         Ok(())
     }
 
-    /// Writes the index of a file that takes the place of `replaced`, behind its statements.
-    fn write_index(&mut self, facts: &mut SortedWriter, replaced: &[SortedFile]) -> Result<(), StoreError> {
-        let index = std::mem::replace(&mut self.index, Sorter::new(&self.files.work_dir(), 0));
-        let mut sources: Vec<Box<dyn Iterator<Item = _>>> = vec![Box::new(index.finish()?)];
-        for file in replaced {
-            sources.push(Box::new(file.with_prefix(&[INDEX])));
+    /// Completes the run's own file.
+    fn finish_rows(mut self, made: &mut Made) -> Result<(RunCounts, FileRef), StoreError> {
+        let mut rejects = self.rejects.finish()?;
+        rejects.advance()?;
+        while let Some((key, value)) = rejects.current() {
+            self.rows.push(key, value)?;
+            rejects.advance()?;
         }
-        let mut last = Vec::new();
-        for row in Merge::new(sources)? {
-            let row = row?;
-            if row.key != last {
-                facts.push(&row.key, &[])?;
-                last = row.key;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the run's own file.
-    fn write_rows(&mut self, made: &mut Made) -> Result<FileRef, StoreError> {
-        let name = format!("{}.rows", self.name);
-        let mut out = self.writer(&name)?;
-        let rows = std::mem::replace(&mut self.rows, Sorter::new(&self.files.work_dir(), 0));
-        for row in rows.finish()? {
-            let (key, value) = row?;
-            out.push(&key, &value)?;
-        }
-        self.files.keep(&name, out.finish()?, 0, made)
+        let rows = self.files.keep(&rows_name(&self.name), self.rows.finish()?, 0, made)?;
+        Ok((self.counts, rows))
     }
 
     /// Only the rejects, for a run that comes to nothing.
     ///
     /// # Errors
     /// As [`Staging::accept`].
-    pub fn rejects_only(mut self) -> Result<(RunCounts, FileRef), StoreError> {
+    pub fn rejects_only(self) -> Result<(RunCounts, FileRef), StoreError> {
+        drop(self.rows);
+        let rows = begin_rows(&self.files, &self.name)?;
         let mut made = Made::new(&self.files);
-        let rows = self.write_rows(&mut made)?;
+        let kept = Self { rows, ..self }.finish_rows(&mut made)?;
         made.named();
-        Ok((self.counts, rows))
+        Ok(kept)
     }
+}
+
+fn rows_name(name: &str) -> String {
+    format!("{name}.rows")
+}
+
+/// Begins the own file of a run.
+fn begin_rows(files: &Files, name: &str) -> Result<SortedWriter, StoreError> {
+    files.writer(&rows_name(name))
+}
+
+/// The entries of a file's index.
+pub(super) fn index_of(file: &SortedFile) -> Box<dyn RowSource> {
+    Box::new(file.with_prefix(&[INDEX]))
 }
 
 impl Staged {
@@ -378,18 +348,6 @@ impl Staged {
     pub fn named(mut self) {
         self.made.named();
     }
-}
-
-/// The key of the next record, among those that there are and those of the run.
-fn next_key(old: &mut Peekable<Records<'_>>, fresh: &mut Fresh<'_>) -> Result<Option<Vec<u8>>, StoreError> {
-    if let Some(failed) = old.next_if(Result::is_err) {
-        failed?;
-    }
-    let old = old.peek().and_then(|record| record.as_ref().ok()).map(|record| record.key.as_slice());
-    Ok(match (old, fresh.key()?) {
-        (Some(old), Some(new)) => Some(old.min(new).to_vec()),
-        (old, new) => old.or(new).map(<[u8]>::to_vec),
-    })
 }
 
 /// Whether a record that is in force afterwards has lost its content, other than before.

@@ -2,7 +2,6 @@
 
 use super::files::{Files, KeptFile};
 use super::sealed::Owner;
-use super::staging::made_by;
 use super::state::SourceState;
 use super::verify::Meter;
 use super::view::SourceView;
@@ -17,7 +16,7 @@ use oracled_domain::ground::run::{FileRef, Run, RunState};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::ops::{Deref, RangeBounds};
+use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A handle for reading all that is stored: the tables, and the files of the ground-truth layer. Cheap to clone.
@@ -117,9 +116,23 @@ impl Store {
         self.names(Table::Runs, from..to, .., 2)
     }
 
-    /// The ids of the runs whose rows have revisions among these.
-    pub(super) fn runs_of(&self, revisions: impl RangeBounds<u64>) -> Result<Vec<String>, StoreError> {
-        self.names(Table::Runs, rows::all(Table::Runs), revisions, usize::MAX)
+    /// The completed runs whose rows were last written by the entry `seq` or a later one, in that order, each with the number
+    /// of its entry.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn completed_since(&self, seq: u64) -> Result<Vec<(u64, Run)>, StoreError> {
+        let mut runs = Vec::new();
+        for name in self.names(Table::Runs, rows::all(Table::Runs), seq..=self.last_seq(), usize::MAX)? {
+            let run_id = name.parse::<Sha256Hex>().ok();
+            let run = run_id.map(|run_id| self.run(&run_id)).transpose()?.flatten();
+            runs.extend(
+                run.filter(|(run, _)| run.state == RunState::Completed)
+                    .map(|(run, revision)| (revision, run)),
+            );
+        }
+        runs.sort_by_key(|(revision, _)| *revision);
+        Ok(runs)
     }
 
     /// A source with its files open, as it is now.
@@ -274,7 +287,7 @@ impl Store {
                 (KeptFile::Sorted | KeptFile::Payload, None) => {
                     return Err(unknown("a store that has sources"));
                 }
-                (KeptFile::Sorted, Some(owner)) => match made_by(&path, owner) {
+                (KeptFile::Sorted, Some(owner)) => match Files::made_by(&path, owner) {
                     Ok(run_id) if known.contains(&run_id) && is_older => {
                         tracing::warn!(path = %path.display(),
                             "kept a file that no run names, because named files are missing; restore the newer copy of \

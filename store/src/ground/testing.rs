@@ -215,7 +215,7 @@ impl World {
         (run_id, number): (&Sha256Hex, u32),
         reading: &Reading,
     ) -> Staging {
-        let mut staging = Staging::new(files, run_id, number);
+        let mut staging = Staging::new(files, run_id, number).expect("the disk takes it");
         let mut offset = 0;
         for (position, said) in (0..).zip(&reading.said) {
             let raw = said.raw();
@@ -226,7 +226,7 @@ impl World {
                 len: raw.len() as u32,
                 raw_hash: digest(&raw),
                 verified: true,
-                content: Some(said.content().to_json().into()),
+                row: said.content().to_row(said.content().to_json().len(), &ONTOLOGY).map(Into::into),
             };
             offset += raw.len() as u64;
             let mut region = Vec::new();

@@ -111,6 +111,15 @@ fn equal_duplicates_collapse_and_different_ones_are_all_rejected() {
 }
 
 #[test]
+fn record_is_none_at_positions_that_were_collapsed_or_rejected() {
+    let mut world = World::new();
+    let records = vec![said("ABW", 1, 1), said("FRA", 1, 2), said("ABW", 1, 1), said("FRA", 1, 4)];
+    world.ingest(&reading("1", 100, true, records));
+    let found = (0..5).map(|position| world.view().record(1, position).unwrap().is_some());
+    assert_eq!(found.collect::<Vec<_>>(), [true, false, false, false, false]);
+}
+
+#[test]
 fn one_key_two_hundred_thousand_times_is_one_record_or_as_many_rejects() {
     const TIMES: u64 = 200_000;
     let mut same = reading("1", 100, true, vec![said("ABW", 1, 1); TIMES as usize]);

@@ -6,8 +6,8 @@ pub use meter::Meter;
 use oracled_domain::ground::check::CheckProgress;
 
 use super::archive::ArchiveReader;
-use super::sorted::Row;
-use super::sorter::Sorter;
+use super::sorted::RowSource;
+use super::sorter::{Sorted, Sorter};
 use super::staging::REJECT;
 use super::state::Completed;
 use super::statement::StoredStatement;
@@ -17,7 +17,6 @@ use oracled_domain::ground::rejection::Reject;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
-use std::iter;
 use std::ops::Bound;
 
 /// So many faults are told one by one, and the rest counted.
@@ -130,19 +129,14 @@ impl SourceView {
         runs: &BTreeSet<u32>,
         meter: &mut Meter<'_>,
     ) -> Result<BTreeMap<u32, Verified>, StoreError> {
-        let mut places = self.raw_places(runs, meter)?.finish()?.peekable();
+        let mut places = self.raw_places(runs, meter)?.finish()?;
+        places.advance()?;
         let mut all = BTreeMap::new();
         for completed in runs.iter().filter_map(|run| self.state.run(*run)) {
             let run = completed.release.run;
-            let mut of_run = iter::from_fn(|| {
-                places.next_if(|place| {
-                    place.as_ref().map_or(true, |(key, _)| key.starts_with(&run.to_be_bytes()))
-                })
-            });
-            let verified = self.verify_places(completed, &mut of_run, meter)?;
+            let verified = self.verify_places(completed, &mut places, meter)?;
             // records after a fault are not compared
-            for rest in of_run {
-                rest?;
+            while self.next_place(run, &mut places)?.is_some() {
                 meter.step(0)?;
             }
             all.insert(run, verified);
@@ -150,11 +144,21 @@ impl SourceView {
         Ok(all)
     }
 
+    /// The next place if it is one of this run.
+    fn next_place(&self, run: u32, places: &mut Sorted) -> Result<Option<RawPlace>, StoreError> {
+        let of_run = places.current().filter(|(key, _)| key.starts_with(&run.to_be_bytes()));
+        let Some((key, value)) = of_run else { return Ok(None) };
+        let place = RawPlace::read(key, value);
+        let place = place.ok_or_else(|| self.corrupt("the place of a raw record cannot be read"))?;
+        places.advance()?;
+        Ok(Some(place))
+    }
+
     /// Compares the raw records of one run. `places` are in the order of the payload.
     fn verify_places(
         &self,
         completed: &Completed,
-        places: &mut impl Iterator<Item = Result<Row, StoreError>>,
+        places: &mut Sorted,
         meter: &mut Meter<'_>,
     ) -> Result<Verified, StoreError> {
         let run = completed.release.run;
@@ -169,15 +173,12 @@ impl SourceView {
                 return Ok(verified);
             }
         };
-        for place in places {
-            let (key, value) = place?;
-            let read = RawPlace::read(&key, &value);
-            let place = read.ok_or_else(|| self.corrupt("the place of a raw record cannot be read"))?;
+        while let Some(place) = self.next_place(run, places)? {
             let fault = |what| Fault { run, position: Some(place.position), offset: place.offset, what };
             match payload.digest(place.offset, place.len, meter) {
-                Ok(digest) if digest.as_str() == place.raw_hash => {}
+                Ok(digest) if digest == place.raw_hash => {}
                 Ok(digest) => {
-                    let wanted = place.raw_hash;
+                    let wanted = &place.raw_hash;
                     verified.fault(fault(format!(
                         "its bytes have the digest {digest}, and should have {wanted}"
                     )));
@@ -241,15 +242,15 @@ impl SourceView {
 }
 
 /// Where a raw record lies, and what its digest is.
-struct RawPlace<'r> {
+struct RawPlace {
     offset: u64,
     position: u64,
     len: u32,
-    raw_hash: &'r str,
+    raw_hash: Sha256Hex,
 }
 
-impl<'r> RawPlace<'r> {
-    fn read(key: &[u8], value: &'r [u8]) -> Option<Self> {
+impl RawPlace {
+    fn read(key: &[u8], value: &[u8]) -> Option<Self> {
         let (_, key) = key.split_first_chunk::<4>()?;
         let (offset, position) = key.split_first_chunk()?;
         let (len, raw_hash) = value.split_first_chunk()?;
@@ -257,7 +258,7 @@ impl<'r> RawPlace<'r> {
             offset: u64::from_be_bytes(*offset),
             position: u64::from_be_bytes(*position.first_chunk()?),
             len: u32::from_be_bytes(*len),
-            raw_hash: str::from_utf8(raw_hash).ok()?,
+            raw_hash: str::from_utf8(raw_hash).ok()?.parse().ok()?,
         })
     }
 }

@@ -3,18 +3,18 @@
 pub mod records;
 
 use super::files::Files;
-use super::filter::Filter;
-use super::sorted::SortedFile;
+use super::sorted::{Keys, Rows, SortedFile};
 use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
 use crate::base::error::{FileKind, StoreError};
-use crate::ground::view::records::{Indexed, Records};
+use crate::ground::view::records::Records;
 use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::provenance::{ProvenanceRecord, RawPlace, VerificationStatus};
 use oracled_domain::ground::record::Content;
+use oracled_domain::ground::row::Row;
 use oracled_domain::ground::run::record_id;
 use oracled_domain::ground::timeline::{End, Knowledge, Scope, Statement, Version};
 use std::borrow::Cow;
@@ -39,13 +39,11 @@ pub struct SourceView {
     /// All that is known.
     pub known: Knowledge,
     pub(super) open: Vec<SortedFile>,
-    /// For each of them, which things it tells of.
-    filters: Vec<Filter>,
     pub(super) files: Files,
 }
 
 /// All that runs say of one source record, in the order of the runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
     /// What it speaks of, and what the source knows it by: in the order of records.
     pub key: Vec<u8>,
@@ -56,9 +54,11 @@ pub struct Record {
 }
 
 impl Record {
-    /// One that nothing was said of.
-    pub(super) const fn none(key: Vec<u8>) -> Self {
-        Self { key, statements: Vec::new(), places: Vec::new() }
+    /// Removes all that it has.
+    pub(super) fn clear(&mut self) {
+        self.key.clear();
+        self.statements.clear();
+        self.places.clear();
     }
 
     /// What the order of time depends on, of each of its statements.
@@ -103,13 +103,12 @@ impl SourceView {
     ) -> Result<Self, StoreError> {
         let known = Knowledge::new(&state.releases(), Scope::default());
         let owner = state.owner(FileKind::Facts);
-        let open = state.files.iter().map(|file| files.open_sorted(file, &owner));
-        let open = open.collect::<Result<Vec<_>, _>>()?;
-        // before there is a cache: each is read once, and as long as hundreds of blocks
-        let filters = open.iter().map(Filter::of).collect::<Result<_, _>>()?;
-        let cached = open.into_iter().zip(&state.files);
-        let open = cached.map(|(file, named)| file.cached(&files.blocks, &named.sha256)).collect();
-        Ok(Self { state, revision, ontology, known, open, filters, files: files.clone() })
+        let open = state.files.iter().map(|file| {
+            let opened = files.open_sorted(file, &owner)?;
+            Ok(opened.cached(&files.blocks, &file.sha256))
+        });
+        let open = open.collect::<Result<_, StoreError>>()?;
+        Ok(Self { state, revision, ontology, known, open, files: files.clone() })
     }
 
     /// The releases that `scope` sees. The result for all releases is precomputed.
@@ -132,17 +131,11 @@ impl SourceView {
     /// # Errors
     /// Where a file cannot be read.
     pub fn records(&self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Records<'_>, StoreError> {
-        self.records_in(0..self.open.len(), None, prefix, from)
+        self.records_apart(prefix, from).begin()
     }
 
-    /// As far as they are in some of the files, and of one thing, where its key is given.
-    pub(super) fn records_in(
-        &self,
-        files: Range<usize>,
-        identity: Option<&[u8]>,
-        prefix: &[u8],
-        from: Bound<&[u8]>,
-    ) -> Result<Records<'_>, StoreError> {
+    /// The same before they have begun, for whoever asks for some of them.
+    pub(super) fn records_apart(&self, prefix: &[u8], from: Bound<&[u8]>) -> Records<'_> {
         let whole = [&[STATEMENT], prefix].concat();
         let start = match from {
             Bound::Included(key) | Bound::Excluded(key) if key < prefix => Bound::Included(whole.clone()),
@@ -151,44 +144,14 @@ impl SourceView {
             Bound::Excluded(key) => Bound::Excluded(key_of(key, u32::MAX)),
         };
         let start = start.as_ref().map(Vec::as_slice);
-        let telling = self.telling(files, identity);
-        Records::new(self, telling.map(|(place, file)| (place, file.with_prefix_from(&whole, start)))).begin()
-    }
-
-    /// The records whose keys begin with `prefix`, for whoever asks for some of them.
-    pub(super) fn records_apart(&self, prefix: &[u8]) -> Records<'_> {
-        let whole = [&[STATEMENT], prefix].concat();
         let files = self.open.iter().enumerate();
-        Records::new(self, files.map(|(place, file)| (place, file.with_prefix(&whole))))
+        Records::new(self, files.map(|(place, file)| (place, file.with_prefix_from(&whole, start))))
     }
 
-    /// Those of some files, with their places, that may tell of one thing, where its key is given.
-    fn telling(
-        &self,
-        files: Range<usize>,
-        identity: Option<&[u8]>,
-    ) -> impl Iterator<Item = (usize, &SortedFile)> {
+    /// The records in some of the files, before they have begun. A run reads each once: none of that is kept in memory.
+    pub(super) fn records_once(&self, files: Range<usize>) -> Records<'_> {
         let files = self.open.iter().enumerate().take(files.end).skip(files.start);
-        files.filter(move |(place, _)| identity.is_none_or(|identity| self.may_tell(*place, identity)))
-    }
-
-    /// Whether the file at `place` may tell of the thing with this key.
-    pub(super) fn may_tell(&self, place: usize, identity: &[u8]) -> bool {
-        self.filters.get(place).is_some_and(|filter| filter.may_hold(identity))
-    }
-
-    /// `record` with what the files before `walked` hold of it, in front. A run asks for many, and for each once: none of
-    /// that is kept in memory.
-    pub(super) fn before(&self, walked: usize, record: Record) -> Result<Record, StoreError> {
-        let whole = [&[STATEMENT], record.key.as_slice()].concat();
-        let telling = self.telling(0..walked, Some(identity_in(&record.key)));
-        let rows = telling.map(|(place, file)| (place, file.uncached().with_prefix(&whole)));
-        let Some(mut whole) = Records::new(self, rows).begin()?.next().transpose()? else {
-            return Ok(record);
-        };
-        whole.statements.extend(record.statements);
-        whole.places.extend(record.places);
-        Ok(whole)
+        Records::new(self, files.map(|(place, file)| (place, file.uncached().with_prefix(&[STATEMENT]))))
     }
 
     /// The versions that hold at `time`, as far as `known` goes, of the records that speak of one thing: `identity` is its
@@ -202,7 +165,7 @@ impl SourceView {
         known: &'v Knowledge,
         time: Timestamp,
     ) -> Result<impl Iterator<Item = Result<Found, StoreError>> + use<'v>, StoreError> {
-        let records = self.records_in(0..self.open.len(), Some(identity), identity, Bound::Unbounded)?;
+        let records = self.records(identity, Bound::Unbounded)?;
         Ok(records
             .filter_map(move |record| record.map(|record| Self::valid_at(&record, known, time)).transpose()))
     }
@@ -212,7 +175,7 @@ impl SourceView {
     /// # Errors
     /// Where a file cannot be read.
     pub fn rejected(&self, identity: &[u8], known: &Knowledge) -> Result<Option<String>, StoreError> {
-        for record in self.records_in(0..self.open.len(), Some(identity), identity, Bound::Unbounded)? {
+        for record in self.records(identity, Bound::Unbounded)? {
             let run = known.rejected_by(record?.times()).and_then(|run| self.state.run(run));
             if let Some(run) = run {
                 return Ok(Some(run.release.version.clone()));
@@ -221,17 +184,9 @@ impl SourceView {
         Ok(None)
     }
 
-    /// The keys of records that begin with `prefix` and have had `value` on an axis, in their order, from `from` on or,
-    /// where that is excluded, behind it.
-    ///
-    /// # Errors
-    /// Where a file cannot be read.
-    pub fn indexed(
-        &self,
-        value: &IndexKey,
-        prefix: &[u8],
-        from: Bound<&[u8]>,
-    ) -> Result<Indexed, StoreError> {
+    /// The entries of an index that begin with `value` and `prefix`: the keys of records that have had the value, after it, in
+    /// their order, from `from` on or, where that is excluded, behind it.
+    pub(super) fn indexed(&self, value: &IndexKey, prefix: &[u8], from: Bound<&[u8]>) -> Keys<Rows> {
         let whole = [value.0.as_slice(), prefix].concat();
         let start = match from {
             Bound::Included(key) | Bound::Excluded(key) if key < prefix => Bound::Included(whole.clone()),
@@ -239,8 +194,7 @@ impl SourceView {
             Bound::Included(key) | Bound::Excluded(key) => from.map(|_| [value.0.as_slice(), key].concat()),
         };
         let start = start.as_ref().map(Vec::as_slice);
-        let rows = self.open.iter().map(|file| file.with_prefix_from(&whole, start)).collect();
-        Indexed::new(rows, value.0.len())
+        Keys::new(self.open.iter().map(|file| file.with_prefix_from(&whole, start)).collect())
     }
 
     /// In how many blocks of files the keys lie that [`SourceView::records`] reads, or, of `value`, the entries that
@@ -275,11 +229,17 @@ impl SourceView {
     /// # Errors
     /// `SourceFile` where it is no content. Nothing where it was pruned.
     pub fn content(&self, statement: &StoredStatement) -> Result<Option<Content>, StoreError> {
-        let read = |json: &Bytes| {
-            serde_json::from_slice(json)
-                .map_err(|error| self.corrupt(&format!("a record's content: {error}")))
+        let content = |row: &Row<'_>| {
+            row.content(&self.ontology).ok_or_else(|| self.corrupt("a record's content cannot be read"))
         };
-        statement.content.as_ref().map(read).transpose()
+        self.row(statement)?.as_ref().map(content).transpose()
+    }
+
+    /// The row of a statement.
+    pub(super) fn row<'s>(&self, statement: &'s StoredStatement) -> Result<Option<Row<'s>>, StoreError> {
+        let read =
+            |bytes: &'s Bytes| Row::read(bytes).ok_or_else(|| self.corrupt("a record's row cannot be read"));
+        statement.row.as_ref().map(read).transpose()
     }
 
     /// The later source version that rejected the record of `version`, or a record that cannot be identified, and so
@@ -350,7 +310,7 @@ impl Found {
         let statement = statements.get(version.statement)?.clone();
         let latest = statements.iter().find(|said| said.time.run == version.last_seen);
         let mut latest = latest.unwrap_or(&statement).clone();
-        latest.content = latest.content.map(|_| Bytes::new());
+        latest.row = latest.row.map(|_| Bytes::new());
         Some(Self { key: key.to_vec(), statement, latest, version, superseded_by })
     }
 }

@@ -41,6 +41,9 @@ const MOST: u32 = 10_000;
 const RELEASES: usize = 4;
 /// A range holds one in so many facts.
 const RANGE: usize = 500;
+/// The records of one page, and the pages that are read in one round.
+const PAGE: u32 = 1000;
+const PAGES: usize = 50;
 /// Between two looks at a run.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -49,10 +52,21 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) enum Question<'f> {
     /// About one area and year.
     Lookup { area: &'f str, year: u16 },
+    /// About all years of an area.
+    Years(&'f str),
     /// About an area by its name, which is indexed.
     Named(&'f str),
     /// Where so many people live or more, which is not.
     FromOn(i64),
+    /// The page of all facts after this one, or the first page.
+    Page(Option<&'f Told>),
+}
+
+impl Question<'_> {
+    /// The most records of an answer.
+    const fn limit(&self) -> u32 {
+        if matches!(self, Self::Page(_)) { PAGE } else { MOST }
+    }
 }
 
 /// What is told: of both sides the same values are read.
@@ -101,6 +115,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
             logged::measure(effort, &mut sides.library, &releases, table)?;
         }
         filtered(effort, sides, &releases, table)?;
+        pages(effort, sides, &releases, table)?;
     }
     Ok(())
 }
@@ -239,9 +254,12 @@ fn filtered(
     populations.sort_unstable();
     let from_on = populations.iter().nth_back(populations.len() / RANGE).copied().unwrap_or_default();
     let named = some(release, 1).first().map_or("", |fact| fact.name.as_str());
-    for (what, question) in
-        [("indexed equality", Question::Named(named)), ("range without an index", Question::FromOn(from_on))]
-    {
+    let area = some(release, 1).first().map_or("", |fact| fact.area.as_str());
+    for (what, question) in [
+        ("range of the identity", Question::Years(area)),
+        ("indexed equality", Question::Named(named)),
+        ("range without an index", Question::FromOn(from_on)),
+    ] {
         let count = sides.compared(&question, at)?;
         let mut rounds: [Vec<f64>; 2] = Default::default();
         let [ours, beside] = &mut rounds;
@@ -263,6 +281,44 @@ fn filtered(
             ..Row::default()
         });
     }
+    Ok(())
+}
+
+/// Reads all facts, page by page.
+fn pages(effort: Effort, sides: &mut Sides<'_>, releases: &[Release], table: &mut Table) -> io::Result<()> {
+    let (at, _) = as_of(releases)?;
+    let mut lasts: Vec<Option<Told>> = vec![None];
+    for _ in 0..PAGES {
+        let question = Question::Page(lasts.last().and_then(Option::as_ref));
+        let told = sides.library.ask(&question, at)?;
+        assert_eq!(told, sides.beside.ask(&question, at)?, "{question:?} as of {at}");
+        lasts.extend(told.last().cloned().map(Some));
+    }
+    let mut rounds: [Vec<f64>; 2] = Default::default();
+    let [ours, beside] = &mut rounds;
+    for _ in 0..effort.rounds {
+        let questions = || lasts.iter().map(|last| Question::Page(last.as_ref()));
+        let each = |began: Instant| began.elapsed().as_secs_f64() * 1e6 / lasts.len() as f64;
+        let began = Instant::now();
+        for question in questions() {
+            drop(sides.library.ask(&question, at)?);
+        }
+        ours.push(each(began));
+        let began = Instant::now();
+        for question in questions() {
+            drop(sides.beside.ask(&question, at)?);
+        }
+        beside.push(each(began));
+    }
+    let [ours, beside] = rounds.map(median);
+    table.row(Row {
+        what: format!("page of {PAGE}, {} pages", lasts.len()),
+        measured: shown(ours),
+        beside: "SQLite".into(),
+        beside_measured: shown(beside),
+        verdict: format!("{:.2}", ours / beside),
+        ..Row::default()
+    });
     Ok(())
 }
 

@@ -175,7 +175,7 @@ impl Shop {
         release: &Release,
         view: Arc<SourceView>,
     ) -> Result<Staged, IngestionError> {
-        let staging = Staging::new(self.store.files(), &run.run_id, release.run);
+        let staging = Staging::new(self.store.files(), &run.run_id, release.run)?;
         let (release, flights) = (release.clone(), Arc::clone(&self.flights));
         let staged =
             spawn_blocking(move || staging.finish(&view, &release, |_| !flights.is_stopping())).await;

@@ -4,9 +4,7 @@ use super::coverage::Coverage;
 use super::progress::Progress;
 use super::slices::{Limits, Slice, SliceError, slices};
 use crate::ground::registry::Ready;
-use bytes::Bytes;
 use oracled_domain::ground::normalize::{MissingColumn, Normalized};
-use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
 use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::{FileRef, RunCounts};
@@ -61,13 +59,14 @@ impl Reading {
     pub(super) fn run(self) -> Outcome {
         self.progress.enter(RunPhase::Reading);
         let run = &self.progress.run;
-        let mut staging = Staging::new(&self.files, &run.run_id, self.release.run);
+        let mut staging = match Staging::new(&self.files, &run.run_id, self.release.run) {
+            Ok(staging) => staging,
+            Err(error) => return unwritten(&error),
+        };
         match self.stage(&mut staging) {
             Ok(true) => {}
             Ok(false) => return Outcome::EndedEarly,
-            Err(Unread::Store(error @ StoreError::Unavailable { .. })) => {
-                return Outcome::NoSpace { cause: error.to_string() };
-            }
+            Err(Unread::Store(error @ StoreError::Unavailable { .. })) => return unwritten(&error),
             Err(error) => return failed(error.to_string(), staging),
         }
         if staging.counts().rejected == staging.counts().read {
@@ -90,8 +89,7 @@ impl Reading {
             }
             Ok(Some(staged)) => Outcome::Staged { staged: Box::new(staged), ready: self.ready },
             Ok(None) => Outcome::EndedEarly,
-            Err(error @ StoreError::Unavailable { .. }) => Outcome::NoSpace { cause: error.to_string() },
-            Err(error) => Outcome::Failed { cause: error.to_string(), counts: Box::default(), rows: None },
+            Err(error) => unwritten(&error),
         }
     }
 
@@ -135,22 +133,25 @@ impl Reading {
         match normalized {
             Ok(normalized) => {
                 coverage.took(&normalized.content);
-                let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
-                    normalized;
+                let Normalized { valid_from, valid_until, warnings, .. } = normalized;
                 warnings.iter().for_each(|warning| staging.warn(warning));
-                let json = Bytes::from(content.to_json());
                 let time = Statement {
                     run: self.release.run,
                     valid_from,
                     valid_until,
-                    content: Some(sha256(&json)),
+                    content: Some(sha256(&normalized.json)),
                 };
-                let verified = warnings.is_empty();
-                let index = indexed(&content.axes, self.ready.normalizer.ontology());
-                let statement =
-                    StoredStatement { time, position, offset, len, raw_hash, verified, content: Some(json) };
-                let key = identity.record_key(&source_record_id);
-                staging.accept(&Accepted { key: &key, statement: &statement, index: &index })
+                let statement = StoredStatement {
+                    time,
+                    position,
+                    offset,
+                    len,
+                    raw_hash,
+                    verified: warnings.is_empty(),
+                    row: Some(normalized.row.into()),
+                };
+                let key = normalized.identity.record_key(&normalized.source_record_id);
+                staging.accept(&Accepted { key: &key, statement: &statement, index: &normalized.index })
             }
             Err(rejection) => {
                 let raw_hash = Sha256Hex::from_bytes(&raw_hash);
@@ -162,22 +163,17 @@ impl Reading {
     }
 }
 
-/// The values by which the record is looked up: the places of their axes, and their key bytes.
-fn indexed(
-    values: &std::collections::BTreeMap<String, oracled_domain::ground::value::Value>,
-    ontology: &Ontology,
-) -> Vec<(u16, Vec<u8>)> {
-    let axes = (0..).zip(&ontology.axes).filter(|(_, axis)| axis.indexed);
-    let entries = axes.filter_map(|(place, axis)| {
-        let mut key = Vec::new();
-        values.get(&axis.axis)?.typed(axis).ok()?.append_key(&mut key);
-        Some((place, key))
-    });
-    entries.collect()
-}
-
 fn none_was_taken(read: u64) -> String {
     format!("none of {read} records was taken; its rejects say why")
+}
+
+/// A run whose files could not be written.
+fn unwritten(error: &StoreError) -> Outcome {
+    let cause = error.to_string();
+    match error {
+        StoreError::Unavailable { .. } => Outcome::NoSpace { cause },
+        _ => Outcome::Failed { cause, counts: Box::default(), rows: None },
+    }
 }
 
 fn failed(cause: String, staging: Staging) -> Outcome {

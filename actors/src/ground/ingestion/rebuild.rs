@@ -74,7 +74,7 @@ impl Shop {
         for step in self.store.steps(rebuilding.committed())? {
             match step {
                 Step::Run(completed) if completed.release.undoes.is_some() => {
-                    let staging = Staging::new(rebuilding.apart(), &completed.run_id, completed.release.run);
+                    let staging = Staging::new(rebuilding.apart(), &completed.run_id, completed.release.run)?;
                     let staged =
                         staging.finish(&*rebuilding.view()?, &completed.release, |_| claim.is_to_go_on())?;
                     rebuilding.add(&completed, staged.ok_or_else(cancelled)?).map_err(differs)?;

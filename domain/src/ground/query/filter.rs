@@ -4,12 +4,12 @@ use super::BadQuery;
 use super::written::{Written, as_written, typed};
 use crate::base::wording::of_pattern;
 use crate::ground::axis::{Axis, AxisType};
-use crate::ground::value::{Typed, Value};
+use crate::ground::row::Row;
+use crate::ground::value::Typed;
 use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
 use strum::IntoStaticStr;
 use utoipa::openapi::schema::{ArrayBuilder, OneOfBuilder};
 use utoipa::openapi::{RefOr, Schema};
@@ -78,26 +78,31 @@ pub enum Operator {
 #[derive(Debug)]
 pub struct Filter {
     axis: Axis,
+    /// The place of the axis in the ontology.
+    place: usize,
     /// As it was asked for: a group's path stands for any of its values.
     path: String,
     operator: Operator,
     with: With,
-    /// What stands in the canonical JSON of every record of which it holds; nothing where nothing does.
-    needle: Option<Finder<'static>>,
 }
 
 #[derive(Debug)]
 enum With {
-    One(Typed),
-    /// In their order: they are looked up for each value of each record.
-    Some(Vec<Typed>),
-    Text(String),
+    /// A value, and its bytes in a row.
+    One(Typed, Vec<u8>),
+    /// The bytes of values in rows, in their order: they are looked up for each value of each record.
+    Some(Vec<Vec<u8>>),
+    Text(Box<Finder<'static>>),
     Pattern(Regex),
 }
 
 impl Filter {
     /// `patterns` is the number of patterns in the query.
-    pub(super) fn new(asked: &QueryFilter, axis: &Axis, patterns: usize) -> Result<Self, BadQuery> {
+    pub(super) fn new(
+        asked: &QueryFilter,
+        (place, axis): (usize, &Axis),
+        patterns: usize,
+    ) -> Result<Self, BadQuery> {
         let bad = |fault: String| BadQuery::Filter { axis: asked.axis.clone(), fault };
         let (operator, kind) = (asked.operator, axis.kind);
         let text_only = matches!(operator, Operator::Contains | Operator::Regex);
@@ -116,7 +121,8 @@ impl Filter {
             Operator::In => {
                 let list = asked.value.as_array().filter(|list| (1..=IN_MAX).contains(&list.len()));
                 let list = list.ok_or_else(|| bad(format!("`in` takes a list of 1 to {IN_MAX} values")))?;
-                let mut values = list.iter().map(typed).collect::<Result<Vec<_>, _>>()?;
+                let values = list.iter().map(|value| Ok(typed(value)?.row_bytes().into_owned()));
+                let mut values = values.collect::<Result<Vec<_>, _>>()?;
                 values.sort_unstable();
                 With::Some(values)
             }
@@ -124,51 +130,50 @@ impl Filter {
                 let text = asked.value.as_str();
                 let text = text.ok_or_else(|| bad(format!("`{}` takes a text", operator.into_str())))?;
                 if operator == Operator::Contains {
-                    With::Text(text.to_owned())
+                    With::Text(Box::new(Finder::new(text).into_owned()))
                 } else {
                     With::Pattern(pattern(text, patterns).map_err(bad)?)
                 }
             }
-            _ => With::One(typed(&asked.value)?),
+            _ => {
+                let value = typed(&asked.value)?;
+                let bytes = value.row_bytes().into_owned();
+                With::One(value, bytes)
+            }
         };
-        let path = asked.axis.clone();
-        let needle = needle(axis, &path, operator, &with).map(|needle| Finder::new(&needle).into_owned());
-        Ok(Self { axis: axis.clone(), path, operator, with, needle })
+        Ok(Self { axis: axis.clone(), place, path: asked.axis.clone(), operator, with })
     }
 
-    /// Whether it holds of the values `axes`.
-    pub(super) fn holds(&self, axes: &BTreeMap<String, Value>) -> bool {
-        if self.axis.is_group() && self.path == self.axis.axis {
-            return axes.iter().any(|(path, value)| self.axis.key_in(path).is_some() && self.compares(value));
-        }
-        axes.get(&self.path).is_some_and(|value| self.compares(value))
+    /// Whether it holds of the values of `row`.
+    pub(super) fn holds(&self, row: &Row<'_>) -> bool {
+        let key = self.axis.key_in(&self.path).map(str::as_bytes);
+        let mut values = row.values().filter(|cell| cell.place == self.place);
+        values.any(|cell| (key.is_none() || cell.key == key) && self.takes(cell.bytes))
     }
 
-    fn compares(&self, value: &Value) -> bool {
-        value.typed(&self.axis).is_ok_and(|typed| self.takes(&typed))
-    }
-
-    fn takes(&self, typed: &Typed) -> bool {
+    fn takes(&self, value: &[u8]) -> bool {
         match &self.with {
-            With::One(other) => match self.operator {
-                Operator::Eq => typed == other,
-                Operator::Ne => typed != other,
-                Operator::Gt => typed > other,
-                Operator::Gte => typed >= other,
-                Operator::Lt => typed < other,
-                Operator::Lte => typed <= other,
+            With::One(_, other) => match self.operator {
+                Operator::Eq => value == other,
+                Operator::Ne => value != other,
+                Operator::Gt => value > other.as_slice(),
+                Operator::Gte => value >= other.as_slice(),
+                Operator::Lt => value < other.as_slice(),
+                Operator::Lte => value <= other.as_slice(),
                 Operator::In | Operator::Contains | Operator::Regex => false,
             },
-            With::Some(others) => others.binary_search(typed).is_ok(),
-            With::Text(part) => typed.text().contains(part.as_str()),
-            With::Pattern(pattern) => pattern.is_match(&typed.text()),
+            With::Some(others) => others.binary_search_by(|other| other.as_slice().cmp(value)).is_ok(),
+            With::Text(part) => part.find(value).is_some(),
+            With::Pattern(pattern) => str::from_utf8(value).is_ok_and(|text| pattern.is_match(text)),
         }
     }
 
     /// The one value that it leaves `axis`, if it does.
     pub(super) fn fixes(&self, axis: &Axis) -> Option<&Typed> {
         match &self.with {
-            With::One(value) if self.operator == Operator::Eq && self.axis.axis == axis.axis => Some(value),
+            With::One(value, _) if self.operator == Operator::Eq && self.axis.axis == axis.axis => {
+                Some(value)
+            }
             _ => None,
         }
     }
@@ -177,22 +182,6 @@ impl Filter {
     #[must_use]
     pub fn indexed(&self) -> Option<(&Axis, &Typed)> {
         self.fixes(&self.axis).filter(|_| self.axis.indexed).map(|value| (&self.axis, value))
-    }
-
-    /// Whether it may hold of the record with this canonical JSON: where it says no, the JSON need not be read.
-    #[must_use]
-    pub fn may_hold(&self, json: &[u8]) -> bool {
-        let Some(needle) = &self.needle else { return true };
-        let Some(at) = needle.find(json) else { return false };
-        if matches!(self.operator, Operator::Eq | Operator::Contains) {
-            return true;
-        }
-        // behind the name of an axis of texts without an escape the value is plain to see
-        let behind = json.get(at + needle.needle().len()..).and_then(|rest| rest.strip_prefix(b"\""));
-        let text = behind.and_then(|rest| rest.get(..memchr::memchr2(b'"', b'\\', rest)?));
-        let is_whole = |text: &[u8]| behind.and_then(|rest| rest.get(text.len())) == Some(&b'"');
-        let text = text.filter(|text| is_whole(text)).and_then(|text| str::from_utf8(text).ok());
-        text.is_none_or(|text| Typed::of_text(text, &self.axis).is_ok_and(|typed| self.takes(&typed)))
     }
 
     /// The work to check a record with `json_bytes` of JSON, in units.
@@ -206,25 +195,6 @@ impl Filter {
     #[must_use]
     pub fn in_words(&self) -> String {
         format!("{} {}", self.path, self.operator.into_str())
-    }
-}
-
-/// What stands in the canonical JSON of every record of which such a filter holds; nothing where nothing does.
-fn needle(axis: &Axis, path: &str, operator: Operator, with: &With) -> Option<String> {
-    let json = |value: &Value| serde_json::to_string(value).expect("plain data has a JSON");
-    let is_group = axis.is_group() && path == axis.axis;
-    // names of members are paths, which hold nothing that JSON escapes
-    let name = format!("\"{path}\":");
-    match with {
-        With::One(value) if operator == Operator::Eq => {
-            let value = json(&value.to_value());
-            Some(if is_group { value } else { name + &value })
-        }
-        With::Text(part) => {
-            let quoted = json(&Value::Text(part.clone()));
-            quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).map(str::to_owned)
-        }
-        With::One(_) | With::Some(_) | With::Pattern(_) => (!is_group).then_some(name),
     }
 }
 

@@ -199,7 +199,7 @@ impl Ready {
         for raw in raw_records {
             let normalized =
                 self.normalizer.normalize(raw).map_err(|rejection| schema(self.told(&rejection)))?;
-            let Normalized { content, valid_from, valid_until, warnings, .. } = normalized;
+            let Normalized { content, json, valid_from, valid_until, warnings, .. } = normalized;
             let is_of = |(axis, value): (&String, &Value)| content.axes.get(axis) == Some(value);
             if !asked.thing.iter().all(is_of) {
                 return Err((Refusal::Identity, "it speaks of another thing than was asked for".to_owned()));
@@ -208,7 +208,7 @@ impl Ready {
             let ended = valid_until.is_some_and(|until| until <= as_of);
             if begun && !ended {
                 let warnings = warnings.iter().map(|warning| self.told(warning)).collect();
-                records.insert(content.to_json(), (content, warnings));
+                records.insert(json, (content, warnings));
             }
         }
         Ok(records)

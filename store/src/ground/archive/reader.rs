@@ -2,7 +2,8 @@
 
 use super::{FORMAT, FRAME_BYTES, SKIPPABLE_HEAD_BYTES, path, skippable_head};
 use crate::base::error::StoreError;
-use crate::ground::sealed::{Owner, Seal, Sealed};
+use crate::ground::index::Index;
+use crate::ground::sealed::{Footer, Owner, Sealed};
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -10,8 +11,6 @@ use std::sync::Arc;
 
 /// What [`Archive::slice`] hands back is at most so long.
 pub const MAX_SLICE_BYTES: u64 = 16 << 20;
-/// What a frame's length and checksum take in the index.
-const ENTRY_BYTES: usize = 8;
 
 /// A payload in the archive, read by any number of threads. A copy is the same payload.
 #[derive(Debug, Clone)]
@@ -23,16 +22,9 @@ pub struct Archive {
 struct Inner {
     file: Sealed,
     sha256: Sha256Hex,
-    frames: Vec<Frame>,
+    /// Where its frames lie.
+    index: Index,
     size_bytes: u64,
-}
-
-/// Where a compressed frame lies.
-#[derive(Debug, Clone, Copy)]
-struct Frame {
-    at: u64,
-    len_bytes: u32,
-    crc: u32,
 }
 
 impl Archive {
@@ -43,24 +35,23 @@ impl Archive {
     /// `Newer` where another version wrote it.
     pub fn open(dir: &Path, sha256: &Sha256Hex, owner: &Owner) -> Result<Self, StoreError> {
         let file = Sealed::open(&path(dir, sha256), owner)?;
-        let Seal { count: size_bytes, sha256: found, index, index_at } = file.seal(&FORMAT)?;
+        let (Footer { count: size_bytes, sha256: found, index_at, .. }, index) = file.seal(&FORMAT)?;
         if found != *sha256 {
             return Err(file.other(&found));
         }
         let ill = |what| file.damaged(index_at, what);
-        let frames = read_index(&index).ok_or_else(|| ill("its index is none"))?;
-        let end = frames.last().map_or(0, |last| last.at + u64::from(last.len_bytes));
-        let fits = frames.len() as u64 == size_bytes.div_ceil(FRAME_BYTES as u64)
-            && end.checked_add(SKIPPABLE_HEAD_BYTES) == Some(index_at);
-        if !fits {
-            return Err(ill("its index does not fit its frames"));
+        let end = index_at.saturating_sub(SKIPPABLE_HEAD_BYTES);
+        let expected_head = skippable_head(index.len());
+        let index = Index::read(index, end).ok_or_else(|| ill("its index does not fit its frames"))?;
+        if index.places().len() as u64 != size_bytes.div_ceil(FRAME_BYTES as u64) {
+            return Err(ill("its index does not fit its length"));
         }
         let mut head = Vec::new();
         file.read(end, SKIPPABLE_HEAD_BYTES, &mut head)?;
-        if head != skippable_head(index.len()) {
+        if head != expected_head {
             return Err(file.damaged(end, "the bytes before its index are wrong"));
         }
-        Ok(Self { inner: Arc::new(Inner { file, sha256: sha256.clone(), frames, size_bytes }) })
+        Ok(Self { inner: Arc::new(Inner { file, sha256: sha256.clone(), index, size_bytes }) })
     }
 
     /// The payload's length as it came.
@@ -116,7 +107,7 @@ impl Archive {
         let archive = Self::open(dir, sha256, file.owner())?;
         let mut found = Sha256Stream::default();
         let mut compressed = Vec::new();
-        for number in 0..archive.inner.frames.len() {
+        for number in 0..archive.inner.index.places().len() {
             found.push(&archive.read_frame(number, &mut compressed)?);
         }
         let found = found.finish();
@@ -128,9 +119,9 @@ impl Archive {
 
     /// Reads a frame by its number, from 0; `compressed` is used again and again.
     fn read_frame(&self, number: usize, compressed: &mut Vec<u8>) -> Result<Vec<u8>, StoreError> {
-        let Inner { file, frames, size_bytes, .. } = self.inner.as_ref();
+        let Inner { file, index, size_bytes, .. } = self.inner.as_ref();
         let place =
-            frames.get(number).ok_or_else(|| file.damaged(0, &format!("there is no frame {number}")))?;
+            index.place(number).ok_or_else(|| file.damaged(0, &format!("there is no frame {number}")))?;
         file.read_checked(place.at, place.len_bytes.into(), place.crc, compressed)?;
         let before_bytes = number as u64 * FRAME_BYTES as u64;
         let len_bytes = size_bytes.saturating_sub(before_bytes).min(FRAME_BYTES as u64);
@@ -160,7 +151,7 @@ pub struct ArchiveReader {
 
 impl Read for ArchiveReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.frame.len() && self.next_frame < self.archive.inner.frames.len() {
+        if self.at == self.frame.len() && self.next_frame < self.archive.inner.index.places().len() {
             let frame = self.archive.read_frame(self.next_frame, &mut self.compressed);
             self.frame = frame.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
             self.next_frame += 1;
@@ -176,23 +167,4 @@ impl Read for ArchiveReader {
 fn frame_of(at: u64) -> (usize, usize) {
     let frame_bytes = FRAME_BYTES as u64;
     ((at / frame_bytes) as usize, (at % frame_bytes) as usize)
-}
-
-/// The places of the frames; nothing if `index` is none.
-fn read_index(index: &[u8]) -> Option<Vec<Frame>> {
-    let max_bytes = zstd::zstd_safe::compress_bound(FRAME_BYTES) as u64;
-    let (entries, rest) = index.as_chunks::<ENTRY_BYTES>();
-    let mut at = 0;
-    let mut frames = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let (len_bytes, crc) = entry.split_first_chunk()?;
-        let len_bytes = u32::from_be_bytes(*len_bytes);
-        let crc = u32::from_be_bytes(*crc.first_chunk()?);
-        if !(1..=max_bytes).contains(&len_bytes.into()) {
-            return None;
-        }
-        frames.push(Frame { at, len_bytes, crc });
-        at += u64::from(len_bytes);
-    }
-    rest.is_empty().then_some(frames)
 }

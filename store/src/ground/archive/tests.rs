@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::error::{FileKind, StoreError};
+use crate::ground::index::put_piece;
 use crate::ground::sealed::Owner;
 use oracled_domain::Sha256Stream;
 use proptest::collection::vec;
@@ -182,8 +183,8 @@ fn a_piece_beyond_the_end_or_longer_than_allowed_is_an_error() {
 fn a_frame_that_would_swell_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).expect("it is compressed");
-    let mut index = (bomb.len() as u32).to_be_bytes().to_vec();
-    index.extend_from_slice(&crc32fast::hash(&bomb).to_be_bytes());
+    let mut index = Vec::new();
+    put_piece(&mut index, b"", &bomb).expect("it is short");
     let sha256 = Sha256Hex::of(b"");
     let footer = FORMAT.footer(FRAME_BYTES as u64, &Sha256Stream::default().finish_bytes(), &index);
     let file = [bomb.as_slice(), &skippable_head(index.len()), &index, &footer].concat();

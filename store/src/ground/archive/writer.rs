@@ -3,6 +3,7 @@
 use super::{FORMAT, FRAME_BYTES, path, skippable_head};
 use crate::base::disk::{FreeSpace, sync_dir};
 use crate::base::error::StoreError;
+use crate::ground::index::put_piece;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::fs::File;
 use std::io::{self, Write};
@@ -133,11 +134,8 @@ impl ArchiveWriter {
         self.compressed.clear();
         self.compressor.compress_to_buffer(&self.frame, &mut self.compressed)?;
         self.file.write_all(&self.compressed)?;
-        // a frame takes at most 257 KiB
-        self.index.extend_from_slice(&(self.compressed.len() as u32).to_be_bytes());
-        self.index.extend_from_slice(&crc32fast::hash(&self.compressed).to_be_bytes());
         self.frame.clear();
-        Ok(())
+        put_piece(&mut self.index, b"", &self.compressed).map_err(io::Error::other)
     }
 
     fn seal(&mut self, sha256: &[u8; 32]) -> io::Result<()> {

@@ -19,8 +19,12 @@ fn releases() -> [Reading; 4] {
 
 /// A source that was pruned once between two runs, and once behind the last one.
 fn world() -> World {
+    world_pruned([None, None, Some(300), Some(400)])
+}
+
+fn world_pruned(after: [Option<i64>; 4]) -> World {
     let mut world = World::new();
-    for (release, pruned_before) in releases().iter().zip([None, None, Some(300), Some(400)]) {
+    for (release, pruned_before) in releases().iter().zip(after) {
         world.ingest(release);
         world.archive(release);
         if let Some(before) = pruned_before {
@@ -64,9 +68,16 @@ fn work(world: &World) -> usize {
 
 #[test]
 fn files_that_are_damaged_or_gone_are_made_anew_as_they_were() {
-    let mut world = world();
+    for after in [[None, None, Some(300), Some(400)], [None, Some(200), Some(300), None]] {
+        files_are_made_anew(world_pruned(after));
+    }
+}
+
+fn files_are_made_anew(mut world: World) {
     let (state, export, names) = (world.view().state.clone(), world.export(), world.file_names());
-    assert!(state.files.len() > 1, "{:?}", state.files);
+    let is_pruned_last =
+        world.store().steps(&state).unwrap().last().is_some_and(|step| matches!(step, Step::Prune(_)));
+    assert_eq!(state.files.len() > 1, !is_pruned_last, "{:?}", state.files);
     let changes = world.view().changes(3, None, 100).unwrap();
     assert_eq!(rebuilt(&world, &releases()).unwrap(), []);
     let files: Vec<_> = state.sorted_files().cloned().collect();

@@ -1,13 +1,14 @@
-//! Rows in key order as bytes: how a block is made, searched and gone through.
+//! Rows in key order as bytes: how a block is made and gone through.
 //!
 //! A block is the length of its keys, the keys, and the values: who looks for a key does not touch the values before
 //! it. A key is three numbers and some bytes: how much of it is that of the key before it in the block, the length of
-//! the rest, the length of its value, and the rest. The first one shares nothing. Numbers are in base 128, the lowest
-//! digit first, with the high bit set where more follow.
+//! the rest, the length of its value, and the rest. The first one shares nothing. Numbers are in base 128
+//! (`varint` of the domain).
 
 use crate::base::error::StoreError;
+use crate::ground::index::shared_bytes;
 use bytes::Bytes;
-use std::cmp::Ordering;
+use oracled_domain::base::varint::{put, take};
 use std::ops::Range;
 
 /// A block is full at so many bytes, about a page. A row that is longer has a block of its own.
@@ -20,8 +21,6 @@ pub const MAX_ROW_BYTES: usize = 4 << 20;
 const ROW_HEAD_BYTES: usize = 15;
 /// The most that one takes.
 const BLOCK_HEAD_BYTES: usize = 5;
-/// No block is longer.
-pub(in crate::ground) const MAX_BLOCK_BYTES: u64 = (BLOCK_HEAD_BYTES + ROW_HEAD_BYTES + MAX_ROW_BYTES) as u64;
 
 /// Bytes that are no rows.
 #[derive(Debug)]
@@ -60,7 +59,7 @@ impl BlockBuilder {
         let shared = if self.is_empty() { 0 } else { shared_bytes(&self.last_key, key) };
         let rest = key.get(shared..).unwrap_or_default();
         for number in [shared, rest.len(), value.len()] {
-            put_number(&mut self.keys, number);
+            put(&mut self.keys, number as u64);
         }
         self.keys.extend_from_slice(rest);
         self.values.extend_from_slice(value);
@@ -80,7 +79,7 @@ impl BlockBuilder {
     /// The block's bytes; then the next one begins.
     pub(in crate::ground) fn finish(&mut self) -> &[u8] {
         self.finished.clear();
-        put_number(&mut self.finished, self.keys.len());
+        put(&mut self.finished, self.keys.len() as u64);
         self.finished.append(&mut self.keys);
         self.finished.append(&mut self.values);
         &self.finished
@@ -142,32 +141,6 @@ impl BlockRows {
     }
 }
 
-/// The value under `wanted` in the block `bytes`.
-///
-/// No key is put together: `common` is how much of `wanted` the row before had, which was below it. A row that shares more
-/// with that one differs from `wanted` where that one does, and is below it, too; a row that shares less is beyond it.
-pub(in crate::ground) fn find<'b>(bytes: &'b [u8], wanted: &[u8]) -> Result<Option<&'b [u8]>, Malformed> {
-    let (mut keys, values) = split(bytes).ok_or(Malformed)?;
-    let (mut common, mut value_at) = (0, 0);
-    while !keys.is_empty() {
-        let row = take_row(&mut keys).ok_or(Malformed)?;
-        let value = value_at..value_at + row.value_bytes;
-        value_at = value.end;
-        match row.shared.cmp(&common) {
-            Ordering::Greater => continue,
-            Ordering::Less => return Ok(None),
-            Ordering::Equal => {}
-        }
-        let open = wanted.get(common..).unwrap_or_default();
-        match row.rest.cmp(open) {
-            Ordering::Equal => return values.get(value).map(Some).ok_or(Malformed),
-            Ordering::Greater => return Ok(None),
-            Ordering::Less => common += shared_bytes(row.rest, open),
-        }
-    }
-    Ok(None)
-}
-
 struct Row<'b> {
     shared: usize,
     rest: &'b [u8],
@@ -175,39 +148,17 @@ struct Row<'b> {
 }
 
 fn take_row<'b>(keys: &mut &'b [u8]) -> Option<Row<'b>> {
-    let (shared, rest_bytes, value_bytes) = (take_number(keys)?, take_number(keys)?, take_number(keys)?);
+    let [shared, rest_bytes, value_bytes] = [take_len(keys)?, take_len(keys)?, take_len(keys)?];
     Some(Row { shared, rest: keys.split_off(..rest_bytes)?, value_bytes })
 }
 
 /// The keys and the values of the block `bytes`.
 fn split(mut bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let keys_bytes = take_number(&mut bytes)?;
+    let keys_bytes = take_len(&mut bytes)?;
     bytes.split_at_checked(keys_bytes)
 }
 
-/// How many bytes two keys have in common at their start.
-pub(super) fn shared_bytes(one: &[u8], other: &[u8]) -> usize {
-    one.iter().zip(other).take_while(|(one, other)| one == other).count()
-}
-
-/// Appends a number of at most 32 bits.
-pub(super) fn put_number(bytes: &mut Vec<u8>, mut number: usize) {
-    while number > 0x7f {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-/// Takes a number of at most 32 bits off the start; nothing if none stands there.
-pub(super) fn take_number(bytes: &mut &[u8]) -> Option<usize> {
-    let mut number = 0_u64;
-    for shift in [0, 7, 14, 21, 28] {
-        let digit = *bytes.split_off_first()?;
-        number |= u64::from(digit & 0x7f) << shift;
-        if digit & 0x80 == 0 {
-            return u32::try_from(number).ok()?.try_into().ok();
-        }
-    }
-    None
+/// Takes a length of at most 32 bits off the start; `None` if there is none.
+fn take_len(bytes: &mut &[u8]) -> Option<usize> {
+    u32::try_from(take(bytes)?).ok()?.try_into().ok()
 }

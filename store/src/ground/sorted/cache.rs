@@ -2,7 +2,6 @@
 
 use crate::base::error::StoreError;
 use bytes::Bytes;
-use oracled_domain::Sha256Hex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -32,13 +31,6 @@ impl Weighter<Place, Bytes> for ByBytes {
     }
 }
 
-/// Where the blocks of one file are kept.
-#[derive(Debug, Clone)]
-pub(super) struct Kept {
-    cache: BlockCache,
-    file: u128,
-}
-
 impl BlockCache {
     /// A cache of at most `max_bytes`.
     #[must_use]
@@ -52,31 +44,22 @@ impl BlockCache {
         self.blocks.clear();
     }
 
-    /// For the file of this digest.
-    pub(super) fn of(&self, sha256: &Sha256Hex) -> Kept {
-        let digits = sha256.as_str().get(..32).and_then(|digits| u128::from_str_radix(digits, 16).ok());
-        Kept { cache: self.clone(), file: digits.expect("a digest is 64 hexadecimal digits") }
+    /// A block, from memory or by `read`.
+    pub(super) fn block(
+        &self,
+        place: Place,
+        read: impl FnOnce() -> Result<Bytes, StoreError>,
+    ) -> Result<Bytes, StoreError> {
+        if let Some(found) = self.blocks.get(&place) {
+            return Ok(found);
+        }
+        let bytes = read()?;
+        self.blocks.insert(place, bytes.clone());
+        Ok(bytes)
     }
 
     #[cfg(test)]
     pub(in crate::ground) fn bytes(&self) -> usize {
         self.blocks.iter().map(|(_, block)| block.len()).sum()
-    }
-}
-
-impl Kept {
-    /// A block of the file, from memory or by `read`.
-    pub(super) fn block(
-        &self,
-        block: usize,
-        read: impl FnOnce() -> Result<Bytes, StoreError>,
-    ) -> Result<Bytes, StoreError> {
-        let (blocks, place) = (&self.cache.blocks, (self.file, block));
-        if let Some(found) = blocks.get(&place) {
-            return Ok(found);
-        }
-        let bytes = read()?;
-        blocks.insert(place, bytes.clone());
-        Ok(bytes)
     }
 }

@@ -1,61 +1,93 @@
 //! Several sources of rows in key order as one.
 
-use super::Row;
+use super::LentRow;
 use crate::base::error::StoreError;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 
-/// A row with where it came from. They are in the order of their keys, and of equal keys in that of the sources.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MergedRow {
-    /// Its key, which others may have, too.
-    pub key: Vec<u8>,
-    /// The number of its source, from 0.
-    pub source: usize,
-    /// Its value.
-    pub value: Vec<u8>,
-}
-
-/// The rows of several sources in key order; of equal keys those of the first source come first. It holds one row of
-/// each, and ends with the first error.
-#[derive(Debug)]
-pub struct Merge<I> {
-    sources: Vec<I>,
-    heads: BinaryHeap<Reverse<MergedRow>>,
-}
-
-impl<I: Iterator<Item = Result<Row, StoreError>>> Merge<I> {
-    /// Merges `sources`, each of which is in key order.
+/// Rows in key order, gone through one by one.
+pub trait RowSource {
+    /// Goes to the next row.
     ///
     /// # Errors
-    /// Where the first row of one of them cannot be read.
-    pub fn new(mut sources: Vec<I>) -> Result<Self, StoreError> {
-        let mut heads = BinaryHeap::with_capacity(sources.len());
-        for (source, rows) in sources.iter_mut().enumerate() {
-            if let Some((key, value)) = rows.next().transpose()? {
-                heads.push(Reverse(MergedRow { key, source, value }));
-            }
-        }
-        Ok(Self { sources, heads })
+    /// The row cannot be read. There are no rows after an error.
+    fn advance(&mut self) -> Result<(), StoreError>;
+
+    /// The row that it is at; `None` before the first row and after the last one.
+    fn current(&self) -> Option<LentRow<'_>>;
+}
+
+/// The rows of several sources in key order; of equal keys those of the first source come first.
+#[derive(Debug)]
+pub struct Merge<S> {
+    sources: Vec<S>,
+    has_begun: bool,
+    /// The source of the current row.
+    pub(super) source: Option<usize>,
+}
+
+impl<S: RowSource> Merge<S> {
+    /// Merges `sources`, none of which has begun.
+    #[must_use]
+    pub const fn new(sources: Vec<S>) -> Self {
+        Self { sources, has_begun: false, source: None }
     }
 }
 
-impl<I: Iterator<Item = Result<Row, StoreError>>> Iterator for Merge<I> {
-    type Item = Result<MergedRow, StoreError>;
+impl<S: RowSource> RowSource for Merge<S> {
+    fn advance(&mut self) -> Result<(), StoreError> {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.sources.iter_mut().try_for_each(S::advance)?;
+        } else if let Some(current) = self.source.take().and_then(|source| self.sources.get_mut(source)) {
+            current.advance()?;
+        }
+        let keys = self.sources.iter().enumerate();
+        let keys = keys.filter_map(|(source, rows)| rows.current().map(|(key, _)| (key, source)));
+        self.source = keys.min().map(|(_, source)| source);
+        Ok(())
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut head = self.heads.peek_mut()?;
-        let source = head.0.source;
-        match self.sources.get_mut(source).and_then(Iterator::next) {
-            Some(Ok((key, value))) => {
-                Some(Ok(std::mem::replace(&mut head.0, MergedRow { key, source, value })))
-            }
-            None => Some(Ok(PeekMut::pop(head).0)),
-            Some(Err(error)) => {
-                drop(head);
-                self.heads.clear();
-                Some(Err(error))
+    fn current(&self) -> Option<LentRow<'_>> {
+        self.sources.get(self.source?)?.current()
+    }
+}
+
+impl<S: RowSource + ?Sized> RowSource for Box<S> {
+    fn advance(&mut self) -> Result<(), StoreError> {
+        (**self).advance()
+    }
+
+    fn current(&self) -> Option<LentRow<'_>> {
+        (**self).current()
+    }
+}
+
+/// The keys of a merge, each once.
+#[derive(Debug)]
+pub struct Keys<S> {
+    rows: Merge<S>,
+    key: Vec<u8>,
+    has_begun: bool,
+}
+
+impl<S: RowSource> Keys<S> {
+    /// The keys of `sources`, none of which has begun.
+    #[must_use]
+    pub const fn new(sources: Vec<S>) -> Self {
+        Self { rows: Merge::new(sources), key: Vec::new(), has_begun: false }
+    }
+
+    /// The next key; `None` after the last one.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn advance(&mut self) -> Result<Option<&[u8]>, StoreError> {
+        loop {
+            self.rows.advance()?;
+            let Some((key, _)) = self.rows.current() else { return Ok(None) };
+            if !self.has_begun || key != self.key {
+                self.has_begun = true;
+                key.clone_into(&mut self.key);
+                return Ok(Some(&self.key));
             }
         }
     }

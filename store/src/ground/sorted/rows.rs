@@ -1,14 +1,14 @@
 //! A stretch of a sorted file, row by row.
 
 use super::block::BlockRows;
-use super::{LentRow, Row, SortedFile};
+use super::{LentRow, Row, RowSource, SortedFile};
 use crate::base::error::StoreError;
 use bytes::Bytes;
 use std::ops::Bound;
 
 /// The rows of a file between two keys, in key order. It holds the file open, and one block of it in memory.
 ///
-/// [`Rows::advance`] lends each row; as an iterator it hands out copies. Behind an error it ends.
+/// As a [`RowSource`] it lends each row; as an iterator it returns copies.
 #[derive(Debug)]
 pub struct Rows {
     file: SortedFile,
@@ -17,8 +17,6 @@ pub struct Rows {
     /// Where it begins, until it is there.
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
-    /// Whether the next block begins before that, and so all of this one lies there; nothing while it was not asked.
-    goes_on: Option<bool>,
     at: At,
 }
 
@@ -38,23 +36,8 @@ impl Rows {
             Bound::Included(key) | Bound::Excluded(key) => file.block_of(key),
             Bound::Unbounded => None,
         };
-        // where one was found, it begins at the start or before it
-        let (next_block, goes_on) = (first.unwrap_or_default(), first.map(|_| true));
-        Self { file, block: BlockRows::default(), next_block, start, end, goes_on, at: At::Start }
-    }
-
-    /// The next row's key and value; nothing behind the last one.
-    ///
-    /// # Errors
-    /// `SourceFile` where the file is damaged, `Io` where it cannot be read.
-    pub fn advance(&mut self) -> Result<Option<LentRow<'_>>, StoreError> {
-        if self.at != At::End {
-            self.at = At::End;
-            if self.step()? {
-                self.at = At::Row;
-            }
-        }
-        Ok(self.current())
+        let next_block = first.unwrap_or_default();
+        Self { file, block: BlockRows::default(), next_block, start, end, at: At::Start }
     }
 
     /// Goes forward to the first row whose key is `key` or behind it. It stays where it is behind that already; `key` is not
@@ -68,16 +51,10 @@ impl Rows {
         }
         if self.file.first_key(self.next_block).is_some_and(|first| first <= key) {
             self.next_block = self.file.block_of(key).unwrap_or_default();
-            (self.block, self.goes_on) = (BlockRows::default(), None);
+            self.block = BlockRows::default();
         }
         self.start = Bound::Included(key.to_vec());
-        self.advance().map(drop)
-    }
-
-    /// The row that it is at; nothing before the first one and behind the last one.
-    #[must_use]
-    pub fn current(&self) -> Option<LentRow<'_>> {
-        (self.at == At::Row).then(|| (self.block.key(), self.block.value()))
+        self.advance()
     }
 
     /// The value of [`Rows::current`], which keeps its block in memory instead of being copied.
@@ -105,21 +82,18 @@ impl Rows {
                 continue;
             }
             self.start = Bound::Unbounded;
-            return Ok(self.goes_on == Some(true) || is_before(key, &self.end));
+            return Ok(is_before(key, &self.end));
         }
     }
 
     /// Goes to the next block; `false` if none lies before the end.
     fn next_block(&mut self) -> Result<bool, StoreError> {
         let (file, next) = (&self.file, self.next_block);
-        let begins_before_end =
-            |block| file.first_key(block).is_some_and(|first| is_before(first, &self.end));
-        if !self.goes_on.unwrap_or_else(|| begins_before_end(next)) {
+        if !file.first_key(next).is_some_and(|first| is_before(first, &self.end)) {
             return Ok(false);
         }
         // whoever goes on from there reads much, and once
         let is_looked_up = self.start != Bound::Unbounded;
-        self.goes_on = (!is_looked_up).then(|| begins_before_end(next + 1));
         self.block.begin(if is_looked_up { file.look_up(next) } else { file.read_block(next) }?);
         self.next_block += 1;
         Ok(true)
@@ -134,11 +108,29 @@ fn is_before(key: &[u8], end: &Bound<Vec<u8>>) -> bool {
     }
 }
 
+impl RowSource for Rows {
+    fn advance(&mut self) -> Result<(), StoreError> {
+        if self.at != At::End {
+            self.at = At::End;
+            if self.step()? {
+                self.at = At::Row;
+            }
+        }
+        Ok(())
+    }
+
+    fn current(&self) -> Option<LentRow<'_>> {
+        (self.at == At::Row).then(|| (self.block.key(), self.block.value()))
+    }
+}
+
 impl Iterator for Rows {
     type Item = Result<Row, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let row = self.advance().transpose()?;
-        Some(row.map(|(key, value)| (key.to_vec(), value.to_vec())))
+        if let Err(error) = self.advance() {
+            return Some(Err(error));
+        }
+        self.current().map(|(key, value)| Ok((key.to_vec(), value.to_vec())))
     }
 }

@@ -1,9 +1,10 @@
 //! A sorted file in the making.
 
 use super::block::{BlockBuilder, check_row};
-use super::{FORMAT, Summary, index};
+use super::{FORMAT, Summary};
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
+use crate::ground::index::put_piece;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -100,7 +101,7 @@ impl SortedWriter {
     fn write_block(&mut self) -> Result<(), StoreError> {
         let mut block = std::mem::take(&mut self.block);
         let bytes = block.finish();
-        index::put(&mut self.index, &self.first_key, bytes)?;
+        put_piece(&mut self.index, &self.first_key, bytes)?;
         self.write(bytes)?;
         self.block = block;
         Ok(())

@@ -1,8 +1,8 @@
-//! A sorted piece of a sort, in a file without a name: blocks, each behind its length and its checksum.
+//! A sorted piece of a sort, in a file without a name: rows, each behind the lengths of its key and its value.
 
 use crate::base::error::StoreError;
-use crate::ground::sorted::{BlockBuilder, BlockRows, MAX_BLOCK_BYTES, Row};
-use bytes::Bytes;
+use crate::ground::sorted::{LentRow, MAX_ROW_BYTES, RowSource};
+use crc32fast::Hasher;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -10,124 +10,96 @@ use std::path::{Path, PathBuf};
 /// What is read and written of a piece at a time.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// A piece in the making.
-#[derive(Debug)]
-pub(super) struct PieceWriter {
-    dir: PathBuf,
-    out: BufWriter<File>,
-    block: BlockBuilder,
-    blocks: u64,
-}
-
 /// A piece that is whole.
 #[derive(Debug)]
 pub(super) struct Piece {
     dir: PathBuf,
     file: File,
-    blocks: u64,
+    rows: u64,
+    crc: u32,
 }
 
-/// The rows of a piece, in their order.
+/// The rows of a piece, in their order. The last one is followed by an error where the piece was changed on the disk.
 #[derive(Debug)]
-pub(super) struct PieceRows {
+pub struct PieceRows {
     dir: PathBuf,
     input: BufReader<File>,
-    block: BlockRows,
-    blocks_left: u64,
-}
-
-impl PieceWriter {
-    /// Begins a piece on the disk of `dir`.
-    pub(super) fn create(dir: &Path) -> Result<Self, StoreError> {
-        let file = tempfile::tempfile_in(dir).map_err(|source| StoreError::unwritten(dir, source))?;
-        Ok(Self::over(dir, file))
-    }
-
-    pub(super) fn over(dir: &Path, file: File) -> Self {
-        let out = BufWriter::with_capacity(BUFFER_BYTES, file);
-        Self { dir: dir.to_owned(), out, block: BlockBuilder::default(), blocks: 0 }
-    }
-
-    /// Appends a row; its key is not below the last one's.
-    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        if !self.block.fits(key, value) {
-            self.write_block().map_err(|source| StoreError::unwritten(&self.dir, source))?;
-        }
-        self.block.push(key, value);
-        Ok(())
-    }
-
-    /// The piece, to be read.
-    pub(super) fn finish(mut self) -> Result<Piece, StoreError> {
-        let dir = self.dir.clone();
-        let finish = || {
-            if !self.block.is_empty() {
-                self.write_block()?;
-            }
-            let mut file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.rewind()?;
-            Ok((file, self.blocks))
-        };
-        let (file, blocks) = finish().map_err(|source| StoreError::unwritten(&dir, source))?;
-        Ok(Piece { dir, file, blocks })
-    }
-
-    fn write_block(&mut self) -> io::Result<()> {
-        let block = self.block.finish();
-        // no block is longer than 4 MiB and some
-        self.out.write_all(&(block.len() as u32).to_be_bytes())?;
-        self.out.write_all(&crc32fast::hash(block).to_be_bytes())?;
-        self.out.write_all(block)?;
-        self.blocks += 1;
-        Ok(())
-    }
+    rows_left: u64,
+    crc: u32,
+    hasher: Hasher,
+    row: Vec<u8>,
+    /// The length of the key at the start of the row; `None` before the first row and after the last one.
+    key_bytes: Option<usize>,
 }
 
 impl Piece {
+    /// Writes `rows` to the disk of `dir`.
+    pub(super) fn write(dir: &Path, rows: &mut impl RowSource) -> Result<Self, StoreError> {
+        let file = tempfile::tempfile_in(dir).map_err(|source| StoreError::unwritten(dir, source))?;
+        Self::write_to(dir, file, rows)
+    }
+
+    pub(super) fn write_to(dir: &Path, file: File, rows: &mut impl RowSource) -> Result<Self, StoreError> {
+        let unwritten = |source| StoreError::unwritten(dir, source);
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let (mut hasher, mut count) = (Hasher::new(), 0);
+        loop {
+            rows.advance()?;
+            let Some((key, value)) = rows.current() else { break };
+            // both are short: the row was checked
+            let lens = [key.len() as u32, value.len() as u32].map(u32::to_be_bytes);
+            for part in [lens.as_flattened(), key, value] {
+                hasher.update(part);
+                out.write_all(part).map_err(unwritten)?;
+            }
+            count += 1;
+        }
+        let mut file = out.into_inner().map_err(|error| unwritten(error.into_error()))?;
+        file.rewind().map_err(unwritten)?;
+        Ok(Self { dir: dir.to_owned(), file, rows: count, crc: hasher.finalize() })
+    }
+
     /// Its rows.
     pub(super) fn rows(self) -> PieceRows {
-        let input = BufReader::with_capacity(BUFFER_BYTES, self.file);
-        PieceRows { dir: self.dir, input, block: BlockRows::default(), blocks_left: self.blocks }
+        let Self { dir, file, rows: rows_left, crc } = self;
+        let input = BufReader::with_capacity(BUFFER_BYTES, file);
+        PieceRows { dir, input, rows_left, crc, hasher: Hasher::new(), row: Vec::new(), key_bytes: None }
     }
 }
 
 impl PieceRows {
-    fn step(&mut self) -> io::Result<bool> {
-        while !self.block.advance().map_err(|_| changed())? {
-            if self.blocks_left == 0 {
-                return Ok(false);
-            }
-            self.blocks_left -= 1;
-            self.block.begin(read_block(&mut self.input)?);
+    fn step(&mut self) -> io::Result<()> {
+        let changed = || {
+            let text = "a temporary file of a sort does not read as it was written";
+            io::Error::new(ErrorKind::InvalidData, text)
+        };
+        self.key_bytes = None;
+        if self.rows_left == 0 {
+            let is_whole = self.hasher.clone().finalize() == self.crc;
+            return if is_whole { Ok(()) } else { Err(changed()) };
         }
-        Ok(true)
-    }
-}
-
-impl Iterator for PieceRows {
-    type Item = Result<Row, StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match self.step() {
-            Ok(true) => Some(Ok((self.block.key().to_vec(), self.block.value().to_vec()))),
-            Ok(false) => None,
-            Err(source) => Some(Err(StoreError::Io { path: self.dir.clone(), source })),
+        let mut lens = [[0; 4]; 2];
+        self.input.read_exact(lens.as_flattened_mut())?;
+        let [key_bytes, value_bytes] = lens.map(|len| u32::from_be_bytes(len) as usize);
+        if key_bytes + value_bytes > MAX_ROW_BYTES {
+            return Err(changed());
         }
+        self.row.resize(key_bytes + value_bytes, 0);
+        self.input.read_exact(&mut self.row)?;
+        self.hasher.update(lens.as_flattened());
+        self.hasher.update(&self.row);
+        self.rows_left -= 1;
+        self.key_bytes = Some(key_bytes);
+        Ok(())
     }
 }
 
-fn read_block(input: &mut impl Read) -> io::Result<Bytes> {
-    let mut head = [[0; 4]; 2];
-    input.read_exact(head.as_flattened_mut())?;
-    let [len_bytes, crc] = head.map(u32::from_be_bytes);
-    if u64::from(len_bytes) > MAX_BLOCK_BYTES {
-        return Err(changed());
+impl RowSource for PieceRows {
+    fn advance(&mut self) -> Result<(), StoreError> {
+        self.step().map_err(|source| StoreError::Io { path: self.dir.clone(), source })
     }
-    let mut block = vec![0; len_bytes as usize];
-    input.read_exact(&mut block)?;
-    if crc32fast::hash(&block) == crc { Ok(block.into()) } else { Err(changed()) }
-}
 
-fn changed() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "a temporary file of a sort does not read as it was written")
+    fn current(&self) -> Option<LentRow<'_>> {
+        self.row.split_at_checked(self.key_bytes?)
+    }
 }

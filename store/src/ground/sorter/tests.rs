@@ -1,4 +1,5 @@
 use super::*;
+use crate::ground::sorted::Row;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
@@ -9,7 +10,23 @@ fn sort(dir: &Path, memory_bytes: usize, rows: &[Row]) -> Vec<Row> {
     for (key, value) in rows {
         sorter.push(key, value).expect("it is taken");
     }
-    sorter.finish().expect("it is sorted").collect::<Result<_, _>>().expect("it is read")
+    all(sorter.finish().expect("it is sorted")).expect("it is read")
+}
+
+fn all(mut rows: impl RowSource) -> Result<Vec<Row>, StoreError> {
+    let mut all = Vec::new();
+    loop {
+        rows.advance()?;
+        let Some((key, value)) = rows.current() else { return Ok(all) };
+        all.push((key.to_vec(), value.to_vec()));
+    }
+}
+
+/// One row in memory.
+fn held(key: &[u8], value: &[u8]) -> Held {
+    let mut sorter = Sorter::new(Path::new(""), 0);
+    sorter.push(key, value).expect("it is taken");
+    sorter.held
 }
 
 /// Values tell in which order rows of one key came.
@@ -44,15 +61,14 @@ fn memory_and_the_number_of_pieces_stay_within_their_bounds() {
     let mut most_pieces = 0;
     for n in 0..20_000_u32 {
         sorter.push(&n.wrapping_mul(0x9e37_79b1).to_be_bytes(), &[0; 20]).expect("it is taken");
-        let held = sorter.bytes.len() + sorter.places.len() * PLACE_BYTES;
-        assert!(held <= MEMORY_BYTES && sorter.bytes.capacity() <= MEMORY_BYTES, "{held}");
-        assert!(sorter.places.capacity() * size_of::<Place>() <= MEMORY_BYTES);
+        let held = sorter.held.bytes.len() + sorter.held.places.len() * PLACE_BYTES;
+        assert!(held <= MEMORY_BYTES && sorter.held.bytes.capacity() <= MEMORY_BYTES, "{held}");
+        assert!(sorter.held.places.capacity() * size_of::<Place>() <= MEMORY_BYTES);
         most_pieces = most_pieces.max(sorter.pieces.len());
     }
     // more than 700 pieces were written: fewer than 16 of each level are left
     assert!((FAN_IN..3 * FAN_IN).contains(&most_pieces), "{most_pieces}");
-    let sorted: Vec<_> =
-        sorter.finish().expect("it is sorted").map(|row| row.expect("it is read").0).collect();
+    let sorted = all(sorter.finish().expect("it is sorted")).expect("it is read");
     assert!(sorted.len() == 20_000 && sorted.is_sorted());
 }
 
@@ -76,16 +92,16 @@ fn what_is_spilled_has_no_name_so_that_nothing_stays_behind() {
     }
     assert!(!sorter.pieces.is_empty(), "it was spilled");
     let mut sorted = sorter.finish().expect("it is sorted");
-    sorted.next().expect("a row").expect("it is read");
+    sorted.advance().expect("it is read");
+    assert!(sorted.current().is_some());
     assert_eq!(entries(), 0);
 }
 
 #[test]
 fn a_full_disk_is_told_of_as_what_it_is() {
     let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
-    let mut piece = PieceWriter::over(Path::new("/dev"), full);
-    piece.push(b"key", b"value").expect("it is taken");
-    let refused = piece.finish().expect_err("there is no room");
+    let refused = Piece::write_to(Path::new("/dev"), full, &mut held(b"key", b"value"));
+    let refused = refused.expect_err("there is no room");
     assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
 }
 
@@ -95,16 +111,15 @@ fn a_bit_that_flips_while_a_piece_is_on_the_disk_is_found() {
     for at in 0..40 {
         let file = tempfile::tempfile_in(dir.path()).expect("a file");
         let again = file.try_clone().expect("it is open");
-        let mut piece = PieceWriter::over(dir.path(), file);
-        piece.push(b"a key", b"and a value of some bytes").expect("it is taken");
-        let rows = piece.finish().expect("it is written").rows();
+        let mut rows = held(b"a key", b"and a value of some bytes");
+        let rows = Piece::write_to(dir.path(), file, &mut rows).expect("it is written").rows();
         let mut byte = [0];
         if again.read_at(&mut byte, at).expect("it is read") == 0 {
             assert!(at > 30, "the whole piece was gone through");
             return;
         }
         again.write_all_at(&[byte[0] ^ 0x10], at).expect("it is written");
-        let read: Result<Vec<_>, _> = rows.collect();
+        let read = all(rows);
         assert!(matches!(read, Err(StoreError::Io { .. })), "byte {at}: {read:?}");
     }
 }

@@ -1,8 +1,9 @@
 //! What a run has changed, as it lies in the run's own file.
 
-use crate::ground::statement::read_time;
+use crate::ground::statement::{put_time, take_time};
 use crate::ground::view::{Record, source_record_id_in};
 use jiff::Timestamp;
+use oracled_domain::base::varint::{put, take};
 use oracled_domain::ground::timeline::{Change, ChangeKind, End, Version};
 use serde::{Deserialize, Serialize};
 
@@ -76,46 +77,35 @@ impl ChangeEntry {
         let code = KINDS.iter().position(|kind| *kind == self.kind);
         bytes.push(code.and_then(|code| u8::try_from(code).ok()).expect("each kind is listed"));
         bytes.push(flags.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag));
-        let mut put_record = |(run, position): (u32, u64)| {
-            bytes.extend_from_slice(&run.to_be_bytes());
-            bytes.extend_from_slice(&position.to_be_bytes());
-        };
-        put_record((self.run, self.position));
-        self.superseded_by.map(put_record);
-        for time in [Some(self.valid_from), self.valid_until].into_iter().flatten() {
-            bytes.extend_from_slice(&time.as_nanosecond().to_be_bytes());
+        for (run, position) in [Some((self.run, self.position)), self.superseded_by].into_iter().flatten() {
+            put(&mut bytes, run.into());
+            put(&mut bytes, position);
         }
+        [Some(&self.valid_from), self.valid_until.as_ref()]
+            .into_iter()
+            .flatten()
+            .for_each(|time| put_time(&mut bytes, time));
         bytes.extend_from_slice(self.source_record_id.as_bytes());
         bytes
     }
 
     /// The change that `bytes` are; nothing where they are none.
-    pub(in crate::ground) fn read(bytes: &[u8]) -> Option<Self> {
-        let (&[kind, flags], rest) = bytes.split_first_chunk()?;
-        let ((run, position), rest) = take_record(rest)?;
-        let (superseded_by, rest) = match flags & SUPERSEDED {
-            0 => (None, rest),
-            _ => take_record(rest).map(|(by, rest)| (Some(by), rest))?,
-        };
-        let (valid_from, rest) = read_time(true, rest)?;
-        let (valid_until, id) = read_time(flags & UNTIL != 0, rest)?;
-        Some(Self {
-            kind: *KINDS.get(usize::from(kind))?,
-            run,
-            position,
-            source_record_id: String::from_utf8(id.to_vec()).ok()?,
-            valid_from: valid_from?,
-            valid_until,
-            superseded_by,
-        })
+    pub(in crate::ground) fn read(mut bytes: &[u8]) -> Option<Self> {
+        let bytes = &mut bytes;
+        let (kind, flags) = (*bytes.split_off_first()?, *bytes.split_off_first()?);
+        let (run, position) = take_record(bytes)?;
+        let superseded_by = if flags & SUPERSEDED == 0 { None } else { Some(take_record(bytes)?) };
+        let valid_from = take_time(bytes)?;
+        let valid_until = if flags & UNTIL == 0 { None } else { Some(take_time(bytes)?) };
+        let (kind, source_record_id) =
+            (*KINDS.get(usize::from(kind))?, String::from_utf8(bytes.to_vec()).ok()?);
+        Some(Self { kind, run, position, source_record_id, valid_from, valid_until, superseded_by })
     }
 }
 
 /// A run's number and a position.
-fn take_record(bytes: &[u8]) -> Option<((u32, u64), &[u8])> {
-    let (run, rest) = bytes.split_first_chunk()?;
-    let (position, rest) = rest.split_first_chunk()?;
-    Some(((u32::from_be_bytes(*run), u64::from_be_bytes(*position)), rest))
+fn take_record(bytes: &mut &[u8]) -> Option<(u32, u64)> {
+    Some((u32::try_from(take(bytes)?).ok()?, take(bytes)?))
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! A run's own statements in the order of their keys, and what becomes of several with one key.
 
 use crate::base::error::StoreError;
+use crate::ground::sorted::RowSource;
 use crate::ground::sorter::{Sorted, Sorter};
 use crate::ground::statement::StoredStatement;
 use crate::ground::view::SourceView;
+use bytes::Bytes;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
-use std::iter::Peekable;
 use std::path::Path;
 
 /// So many records of one key are held in memory; more of them are on the disk until it is known what becomes of them.
@@ -18,7 +19,7 @@ const NAMED_MAX: usize = 10;
 
 /// The run's own statements, in the order of their keys.
 pub(super) struct Fresh<'d> {
-    rows: Peekable<Sorted>,
+    rows: Sorted,
     run: u32,
     work_dir: &'d Path,
 }
@@ -31,69 +32,63 @@ pub(super) struct Group {
     pub(super) members: u64,
     /// Whether they all say the same.
     pub(super) same: bool,
-    held: Vec<Member>,
+    /// The others, without what they say.
+    held: Vec<StoredStatement>,
     rest: Option<Sorter>,
 }
 
-struct Member {
-    position: u64,
-    offset: u64,
-    len: u32,
-    raw_hash: [u8; 32],
-}
-
 impl<'d> Fresh<'d> {
-    pub(super) fn new(rows: Sorted, run: u32, work_dir: &'d Path) -> Self {
-        Self { rows: rows.peekable(), run, work_dir }
+    pub(super) fn new(statements: Sorter, run: u32, work_dir: &'d Path) -> Result<Self, StoreError> {
+        let mut rows = statements.finish()?;
+        rows.advance()?;
+        Ok(Self { rows, run, work_dir })
     }
 
     /// The key of the next record.
-    pub(super) fn key(&mut self) -> Result<Option<&[u8]>, StoreError> {
-        if let Some(failed) = self.rows.next_if(Result::is_err) {
-            failed?;
-        }
-        Ok(self.rows.peek().and_then(|row| row.as_ref().ok()).map(|(key, _)| key.as_slice()))
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        self.rows.current().map(|(key, _)| key)
     }
 
     /// All records of this key; nothing where there are none.
     pub(super) fn group(&mut self, key: &[u8], view: &SourceView) -> Result<Option<Group>, StoreError> {
         let mut group: Option<Group> = None;
-        while self.key()?.is_some_and(|next| next == key) {
-            let Some((_, value)) = self.rows.next().transpose()? else { break };
-            let statement = StoredStatement::read(self.run, value.into());
-            let statement = statement.ok_or_else(|| view.corrupt("a statement cannot be read"))?;
+        while let Some((_, bytes)) = self.rows.current().filter(|(next, _)| *next == key) {
+            let statement = read(self.run, bytes, view)?;
             match &mut group {
-                Some(group) => group.add(&statement, self.work_dir)?,
+                Some(group) => group.add(statement, self.work_dir)?,
                 None => group = Some(Group::new(statement)),
             }
+            self.rows.advance()?;
         }
         Ok(group)
     }
 }
 
 impl Group {
-    fn new(first: StoredStatement) -> Self {
+    const fn new(first: StoredStatement) -> Self {
         Self { first, members: 1, same: true, held: Vec::new(), rest: None }
     }
 
     /// Adds another record of the key. A record that was already rejected is ignored if there are others.
-    fn add(&mut self, statement: &StoredStatement, work_dir: &Path) -> Result<(), StoreError> {
+    fn add(&mut self, mut statement: StoredStatement, work_dir: &Path) -> Result<(), StoreError> {
         if statement.time.content.is_none() {
             return Ok(());
         }
         if self.first.time.content.is_none() {
-            *self = Self::new(statement.clone());
+            *self = Self::new(statement);
             return Ok(());
         }
         self.members += 1;
         self.same &= self.first.time == statement.time;
-        let member = Member::of(statement);
+        statement.row = None;
         if self.held.len() < HELD_MAX {
-            self.held.push(member);
+            self.held.push(statement);
             return Ok(());
         }
         let rest = self.rest.get_or_insert_with(|| Sorter::new(work_dir, SORT_BYTES));
-        rest.push(&member.position.to_be_bytes(), &member.to_bytes())
+        let mut bytes = Vec::new();
+        statement.write_to(&mut bytes);
+        rest.push(&statement.position.to_be_bytes(), &bytes)
     }
 
     /// Hands each of its records to `reject`, since they do not all say the same.
@@ -102,56 +97,34 @@ impl Group {
         view: &SourceView,
         mut reject: impl FnMut(Reject) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let first = Member::of(&self.first);
-        let some = std::iter::once(&first).chain(&self.held).take(NAMED_MAX);
-        let named = some.map(|member| member.position.to_string()).collect::<Vec<_>>().join(", ");
-        let reason = format!("{} records bear one key and do not all say the same: {named}", self.members);
+        let run = self.first.time.run;
+        let known = || std::iter::once(&self.first).chain(&self.held);
+        let named: Vec<_> = known().take(NAMED_MAX).map(|member| member.position.to_string()).collect();
+        let reason = format!(
+            "{} records bear one key and do not all say the same: {}",
+            self.members,
+            named.join(", ")
+        );
         let rejection = Rejection::new(Rule::DuplicateKey, None, &reason);
-        for member in std::iter::once(first).chain(self.held) {
-            reject(member.rejected(&rejection))?;
-        }
+        known().try_for_each(|member| reject(rejected(member, &rejection)))?;
         let Some(rest) = self.rest else { return Ok(()) };
-        for row in rest.finish()? {
-            let (_, member) = row?;
-            let member = Member::read(&member);
-            let member = member.ok_or_else(|| view.corrupt("a record of a group cannot be read"))?;
-            reject(member.rejected(&rejection))?;
+        let mut rest = rest.finish()?;
+        rest.advance()?;
+        while let Some((_, bytes)) = rest.current() {
+            reject(rejected(&read(run, bytes, view)?, &rejection))?;
+            rest.advance()?;
         }
         Ok(())
     }
 }
 
-impl Member {
-    const fn of(statement: &StoredStatement) -> Self {
-        let StoredStatement { position, offset, len, raw_hash, .. } = *statement;
-        Self { position, offset, len, raw_hash }
-    }
+fn read(run: u32, bytes: &[u8], view: &SourceView) -> Result<StoredStatement, StoreError> {
+    let statement = StoredStatement::read(run, Bytes::copy_from_slice(bytes));
+    statement.ok_or_else(|| view.corrupt("a statement cannot be read"))
+}
 
-    fn to_bytes(&self) -> Vec<u8> {
-        let Self { position, offset, len, raw_hash } = self;
-        [&position.to_be_bytes()[..], &offset.to_be_bytes(), &len.to_be_bytes(), raw_hash].concat()
-    }
-
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let (position, rest) = bytes.split_first_chunk()?;
-        let (offset, rest) = rest.split_first_chunk()?;
-        let (len, rest) = rest.split_first_chunk()?;
-        Some(Self {
-            position: u64::from_be_bytes(*position),
-            offset: u64::from_be_bytes(*offset),
-            len: u32::from_be_bytes(*len),
-            raw_hash: *rest.first_chunk()?,
-        })
-    }
-
-    fn rejected(&self, rejection: &Rejection) -> Reject {
-        let Self { position, offset, len, raw_hash } = *self;
-        Reject {
-            position,
-            offset,
-            len,
-            raw_hash: Sha256Hex::from_bytes(&raw_hash),
-            rejection: rejection.clone(),
-        }
-    }
+fn rejected(statement: &StoredStatement, rejection: &Rejection) -> Reject {
+    let StoredStatement { position, offset, len, raw_hash, .. } = *statement;
+    let raw_hash = Sha256Hex::from_bytes(&raw_hash);
+    Reject { position, offset, len, raw_hash, rejection: rejection.clone() }
 }

@@ -1,9 +1,9 @@
-//! Records out of a source's files, and keys out of its indexes.
+//! Records out of a source's files.
 
 use crate::base::error::StoreError;
-use crate::ground::sorted::{Merge, Rows};
+use crate::ground::sorted::{RowSource, Rows};
 use crate::ground::statement::StoredStatement;
-use crate::ground::view::{Record, SourceView, identity_in, key_of, split_key};
+use crate::ground::view::{Record, SourceView, key_of, split_key};
 
 /// Records in the order of their keys. They end with the first error.
 ///
@@ -20,56 +20,66 @@ pub struct Records<'v> {
 impl<'v> Records<'v> {
     /// Those in the rows of `files`, which have not begun.
     pub(super) fn new(view: &'v SourceView, files: impl Iterator<Item = (usize, Rows)>) -> Self {
-        Self { view, files: files.collect(), record: Record::none(Vec::new()) }
+        Self { view, files: files.collect(), record: Record::default() }
     }
 
     /// Goes to the first record.
-    pub(super) fn begin(mut self) -> Result<Self, StoreError> {
-        self.files.iter_mut().try_for_each(|(_, rows)| rows.advance().map(drop))?;
+    pub(in crate::ground) fn begin(mut self) -> Result<Self, StoreError> {
+        self.files.iter_mut().try_for_each(|(_, rows)| rows.advance())?;
         Ok(self)
+    }
+
+    /// The key of the next record; `None` after the last one.
+    pub(in crate::ground) fn next_key(&self) -> Result<Option<&[u8]>, StoreError> {
+        // no record's key is the beginning of another's, so that the first row is of the first record
+        let first = self.files.iter().filter_map(|(_, rows)| rows.current()).map(|(key, _)| key).min();
+        first.map(|key| split_key(key).map(|(key, _)| key).ok_or_else(|| ill(self.view))).transpose()
     }
 
     /// The next record; nothing behind the last one.
     pub(in crate::ground) fn advance(&mut self) -> Result<Option<&Record>, StoreError> {
-        // no record's key is the beginning of another's, so that the first row is of the first record
-        let first = self.files.iter().filter_map(|(_, rows)| rows.current()).map(|(key, _)| key).min();
-        let Some(first) = first else { return Ok(None) };
-        let (key, _) = split_key(first).ok_or_else(|| ill(self.view))?;
-        key.clone_into(&mut self.record.key);
-        self.gather().map(Some)
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        let Some(key) = self.next_key()? else { return Ok(None) };
+        key.clone_into(&mut record.key);
+        self.gather(&mut record)?;
+        self.record = record;
+        Ok(Some(&self.record))
     }
 
     /// The record with this key, if there is one. Whoever asks for several asks in the order of their keys.
     pub(in crate::ground) fn at(&mut self, key: &[u8]) -> Result<Option<&Record>, StoreError> {
-        let (identity, begin) = (identity_in(key), key_of(key, 0));
-        for (place, rows) in &mut self.files {
-            if self.view.may_tell(*place, identity) {
-                rows.seek(&begin)?;
-            }
-        }
-        key.clone_into(&mut self.record.key);
-        self.gather().map(|record| Some(record).filter(|record| !record.statements.is_empty()))
+        self.record.clear();
+        let mut record = std::mem::take(&mut self.record);
+        key.clone_into(&mut record.key);
+        self.seek(key)?;
+        self.gather(&mut record)?;
+        self.record = record;
+        Ok(Some(&self.record).filter(|record| !record.statements.is_empty()))
     }
 
-    /// All that the files say of the record with the key that stands there already, where they are at it.
-    fn gather(&mut self) -> Result<&Record, StoreError> {
-        let Self { view, files, record } = self;
-        record.statements.clear();
-        record.places.clear();
+    /// Goes forward to the record with this key, or to the next one if there is none.
+    pub(in crate::ground) fn seek(&mut self, key: &[u8]) -> Result<(), StoreError> {
+        let begin = key_of(key, 0);
+        self.files.iter_mut().try_for_each(|(_, rows)| rows.seek(&begin))
+    }
+
+    /// Adds to `record` all that the files say of it, where they are at it.
+    pub(in crate::ground) fn gather(&mut self, record: &mut Record) -> Result<(), StoreError> {
         // a file's runs all come behind those of the files before it
-        for (place, rows) in files {
+        for (place, rows) in &mut self.files {
             while let Some((key, _)) = rows.current() {
-                let (key, run) = split_key(key).ok_or_else(|| ill(view))?;
+                let (key, run) = split_key(key).ok_or_else(|| ill(self.view))?;
                 if key != record.key {
                     break;
                 }
                 let statement = StoredStatement::read(run, rows.shared_value());
-                record.statements.push(statement.ok_or_else(|| ill(view))?);
+                record.statements.push(statement.ok_or_else(|| ill(self.view))?);
                 record.places.push(*place);
                 rows.advance()?;
             }
         }
-        Ok(record)
+        Ok(())
     }
 }
 
@@ -88,39 +98,6 @@ impl Iterator for Records<'_> {
                 return Some(Err(error));
             }
         };
-        Some(Ok(std::mem::replace(&mut self.record, Record::none(Vec::new()))))
-    }
-}
-
-/// Keys of records out of an index, each once.
-#[derive(Debug)]
-pub struct Indexed {
-    rows: Merge<Rows>,
-    prefix_bytes: usize,
-    last: Vec<u8>,
-}
-
-impl Indexed {
-    /// The keys in `rows`, each behind so many bytes.
-    pub(super) fn new(rows: Vec<Rows>, prefix_bytes: usize) -> Result<Self, StoreError> {
-        Ok(Self { rows: Merge::new(rows)?, prefix_bytes, last: Vec::new() })
-    }
-}
-
-impl Iterator for Indexed {
-    type Item = Result<Vec<u8>, StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let row = match self.rows.next()? {
-                Ok(row) => row,
-                Err(error) => return Some(Err(error)),
-            };
-            let key = row.key.get(self.prefix_bytes..).unwrap_or_default();
-            if key != self.last {
-                self.last = key.to_vec();
-                return Some(Ok(self.last.clone()));
-            }
-        }
+        Some(Ok(std::mem::take(&mut self.record)))
     }
 }

@@ -1,7 +1,7 @@
 //! The peer: the same facts in SQLite, with the indexes that the questions need.
 
 use super::facts::{Fact, Release};
-use super::{MOST, Question, Told};
+use super::{Question, Told};
 use crate::alone::FACTS_CACHE_BYTES;
 use rusqlite::{Connection, Params, Row, Statement};
 use std::collections::BTreeMap;
@@ -20,6 +20,10 @@ const COLUMNS: &str =
     "SELECT area, year, area_name, population, valid_from, run, position, raw_hash FROM facts";
 const LOOKUP: &str =
     "WHERE area = ?1 AND year = ?2 AND valid_from <= ?3 AND (valid_until IS NULL OR valid_until > ?3)";
+const YEARS: &str = "WHERE area = ?1 AND valid_from <= ?2 AND (valid_until IS NULL OR valid_until > ?2) \
+    ORDER BY area, year LIMIT ?3";
+const PAGE: &str = "WHERE (area, year) > (?1, ?2) AND valid_from <= ?3 \
+    AND (valid_until IS NULL OR valid_until > ?3) ORDER BY area, year LIMIT ?4";
 const NAMED: &str = "WHERE area_name = ?1 AND valid_from <= ?2 AND (valid_until IS NULL OR valid_until > ?2) \
     ORDER BY area, year LIMIT ?3";
 const FROM_ON: &str = "WHERE population >= ?1 AND valid_from <= ?2 \
@@ -58,8 +62,9 @@ impl Beside {
     pub(crate) fn prepared(&self) -> io::Result<Prepared<'_>> {
         let prepare = |which| self.connection.prepare(&format!("{COLUMNS} {which}"));
         let prepare = |which| prepare(which).map_err(io::Error::other);
-        let [lookup, named, from_on] = [prepare(LOOKUP)?, prepare(NAMED)?, prepare(FROM_ON)?];
-        Ok(Prepared { connection: &self.connection, lookup, named, from_on })
+        let [lookup, years, named] = [prepare(LOOKUP)?, prepare(YEARS)?, prepare(NAMED)?];
+        let [from_on, page] = [prepare(FROM_ON)?, prepare(PAGE)?];
+        Ok(Prepared { connection: &self.connection, lookup, years, named, from_on, page })
     }
 }
 
@@ -67,8 +72,10 @@ impl Beside {
 pub(crate) struct Prepared<'c> {
     connection: &'c Connection,
     lookup: Statement<'c>,
+    years: Statement<'c>,
     named: Statement<'c>,
     from_on: Statement<'c>,
+    page: Statement<'c>,
 }
 
 impl Prepared<'_> {
@@ -84,10 +91,16 @@ impl Prepared<'_> {
 
     /// What answers `question`, in the order of areas and years.
     pub(crate) fn ask(&mut self, question: &Question<'_>, at: i64) -> io::Result<Vec<Told>> {
+        let limit = question.limit();
         let answered = match question {
             Question::Lookup { area, year } => select(&mut self.lookup, (area, year, at)),
-            Question::Named(name) => select(&mut self.named, (name, at, MOST)),
-            Question::FromOn(population) => select(&mut self.from_on, (population, at, MOST)),
+            Question::Years(area) => select(&mut self.years, (area, at, limit)),
+            Question::Named(name) => select(&mut self.named, (name, at, limit)),
+            Question::FromOn(population) => select(&mut self.from_on, (population, at, limit)),
+            Question::Page(after) => {
+                let (area, year) = after.map_or(("", 0), |last| (last.area.as_str(), last.year));
+                select(&mut self.page, (area, year, at, limit))
+            }
         };
         answered.map_err(io::Error::other)
     }

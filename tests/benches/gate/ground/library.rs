@@ -1,6 +1,6 @@
 //! Our side: the store as the daemon has left it, asked without a daemon around it.
 
-use super::{MOST, Question, SOURCE, Told};
+use super::{Question, SOURCE, Told};
 use crate::alone::{CACHE_BYTES, FACTS_CACHE_BYTES};
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
@@ -51,37 +51,51 @@ impl Library {
 
     fn answer(&self, question: &Question<'_>, at: i64) -> Result<Vec<Told>, StoreError> {
         let (view, at) = (self.view()?, Timestamp::from_second(at).expect("it is a time"));
-        let filter = match question {
+        let mut after = None;
+        let filters = match question {
             Question::Lookup { area, year } => return lookup(&view, area, *year, at),
-            Question::Named(name) => json!({"axis": "area_name", "operator": "eq", "value": name}),
+            Question::Years(area) => json!([{"axis": "area", "operator": "eq", "value": area}]),
+            Question::Named(name) => json!([{"axis": "area_name", "operator": "eq", "value": name}]),
             Question::FromOn(population) => {
-                json!({"axis": "population", "operator": "gte", "value": population})
+                json!([{"axis": "population", "operator": "gte", "value": population}])
+            }
+            Question::Page(last) => {
+                after = last.map(|last| {
+                    let id = format!("{}/{}", last.area, last.year);
+                    identity(&last.area, last.year).record_key(&id)
+                });
+                json!([])
             }
         };
-        let request = json!({"axes_requested": ["population"], "filters": [filter], "max_results": MOST});
+        let limit = question.limit();
+        let request = json!({"axes_requested": ["population"], "filters": filters, "max_results": limit});
         let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
         let query = Query::new(&request, &view.ontology, &view.state.entry.registration.axes_provided);
         let query = query.expect("it can be meant");
-        let answered =
-            view.query(&query, at, None, None, ScanBudget::UNLIMITED).map_err(|error| match error {
+        let answered = view.query(&query, at, None, after.as_deref(), ScanBudget::UNLIMITED).map_err(
+            |error| match error {
                 ScanError::Store(error) => error,
                 other => StoreError::Unavailable { cause: other.to_string() },
-            })?;
+            },
+        )?;
         Ok(answered.found.into_iter().map(|hit| told(&hit.found, hit.content)).collect())
     }
 }
 
 /// A lookup as the routes make it: by the key of what is asked about.
 fn lookup(view: &SourceView, area: &str, year: u16, at: Timestamp) -> Result<Vec<Told>, StoreError> {
-    let identity = Identity::new(vec![Typed::Text(area.to_owned()), Typed::Number(i64::from(year).into())]);
     let mut all = Vec::new();
-    for found in view.lookup(&identity.key(), &view.known, at)? {
+    for found in view.lookup(&identity(area, year).key(), &view.known, at)? {
         let found = found?;
         if let Some(content) = view.content(&found.statement)? {
             all.push(told(&found, content));
         }
     }
     Ok(all)
+}
+
+fn identity(area: &str, year: u16) -> Identity {
+    Identity::new(vec![Typed::Text(area.to_owned()), Typed::Number(i64::from(year).into())])
 }
 
 fn told(found: &Found, mut content: Content) -> Told {

@@ -1,14 +1,14 @@
-//! Where a sorted file's blocks lie: for each its first key, its length and its checksum.
+//! Where the pieces of a file lie: for each its length and its checksum, and the first key of a block of rows.
 
-use super::block::{MAX_BLOCK_BYTES, put_number, shared_bytes, take_number};
+use super::sealed::MAX_INDEX_BYTES;
 use crate::base::error::StoreError;
-use crate::ground::sealed::MAX_INDEX_BYTES;
+use oracled_domain::base::varint::{put, put_part, take, take_part};
 use std::cmp::Ordering;
 
-/// So many heads lie side by side in a few lines of memory.
-const STRETCH: usize = 64;
+/// No piece is longer.
+const MAX_PIECE_BYTES: u64 = 5 << 20;
 
-/// A block's place.
+/// A piece's place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     /// In bytes from the file's start.
@@ -20,15 +20,14 @@ pub(super) struct Place {
     key_bytes: u32,
 }
 
-/// Appends a block to the index `bytes`.
-pub(super) fn put(bytes: &mut Vec<u8>, first_key: &[u8], block: &[u8]) -> Result<(), StoreError> {
-    put_number(bytes, first_key.len());
-    bytes.extend_from_slice(first_key);
-    put_number(bytes, block.len());
-    bytes.extend_from_slice(&crc32fast::hash(block).to_be_bytes());
+/// Appends a piece to the index `bytes`.
+pub(super) fn put_piece(bytes: &mut Vec<u8>, first_key: &[u8], piece: &[u8]) -> Result<(), StoreError> {
+    put_part(bytes, first_key);
+    put(bytes, piece.len() as u64);
+    bytes.extend_from_slice(&crc32fast::hash(piece).to_be_bytes());
     let (size_bytes, max_bytes) = (bytes.len() as u64, MAX_INDEX_BYTES);
     if size_bytes > max_bytes {
-        return Err(StoreError::TooLarge { what: "the index of a sorted file", size_bytes, max_bytes });
+        return Err(StoreError::TooLarge { what: "the index of a file", size_bytes, max_bytes });
     }
     Ok(())
 }
@@ -42,8 +41,6 @@ pub(super) struct Index {
     shared_bytes: usize,
     /// Of each first key what follows that, as [`head`] has it: a search among these touches little memory.
     heads: Vec<u128>,
-    /// The first of each [`STRETCH`] of them: a search among these first touches less still.
-    guide: Vec<u128>,
 }
 
 impl Index {
@@ -53,26 +50,24 @@ impl Index {
         let mut rest = bytes.as_slice();
         let mut at = 0;
         while !rest.is_empty() {
-            let key_bytes = take_number(&mut rest)?;
-            let key_at = u32::try_from(bytes.len() - rest.len()).ok()?;
-            rest.split_off(..key_bytes)?;
-            let len_bytes = u32::try_from(take_number(&mut rest)?).ok()?;
+            let key_bytes = take_part(&mut rest)?.len();
+            let key_at = u32::try_from(bytes.len() - rest.len() - key_bytes).ok()?;
+            let len_bytes = u32::try_from(take(&mut rest)?).ok()?;
             let crc = u32::from_be_bytes(*rest.split_off(..4)?.first_chunk()?);
-            if !(1..=MAX_BLOCK_BYTES).contains(&u64::from(len_bytes)) {
+            if !(1..=MAX_PIECE_BYTES).contains(&u64::from(len_bytes)) {
                 return None;
             }
             places.push(Place { at, crc, len_bytes, key_at, key_bytes: u32::try_from(key_bytes).ok()? });
             at += u64::from(len_bytes);
         }
         places.shrink_to_fit();
-        let mut index = Self { bytes, places, shared_bytes: 0, heads: Vec::new(), guide: Vec::new() };
-        let ascends = index.places.is_sorted_by(|one, next| index.first_key(one) < index.first_key(next));
+        let mut index = Self { bytes, places, shared_bytes: 0, heads: Vec::new() };
+        let ascends = index.places.is_sorted_by(|one, next| index.first_key(one) <= index.first_key(next));
         if let [first, .., last] = index.places.as_slice() {
             index.shared_bytes = shared_bytes(index.first_key(first), index.first_key(last));
         }
         let heads = index.places.iter().map(|place| head(index.first_key(place), index.shared_bytes));
         index.heads = heads.collect();
-        index.guide = index.heads.iter().step_by(STRETCH).copied().collect();
         (at == data_bytes && ascends).then_some(index)
     }
 
@@ -84,18 +79,8 @@ impl Index {
             Ordering::Greater => self.places.len(),
             Ordering::Equal => {
                 let wanted = head(key, self.shared_bytes);
-                let below = |head: &u128| *head < wanted;
-                let from = self.guide.partition_point(below).saturating_sub(1) * STRETCH;
-                let stretch = self.heads.get(from..)?;
-                let begin = from + stretch.get(..STRETCH).unwrap_or(stretch).partition_point(below);
-                // few are alike, as a rule: the end is looked for in growing steps
-                let mut within = 1;
-                while self.heads.get(begin + within - 1) == Some(&wanted) {
-                    within *= 2;
-                }
-                let near = self.heads.get(begin..)?;
-                let near = near.get(..within).unwrap_or(near);
-                let alike = near.partition_point(|head| *head == wanted);
+                let begin = self.heads.partition_point(|head| *head < wanted);
+                let alike = self.heads.get(begin..)?.partition_point(|head| *head == wanted);
                 let alike = self.places.get(begin..begin + alike)?;
                 begin + alike.partition_point(|place| self.first_key(place) <= key)
             }
@@ -132,4 +117,9 @@ fn head(key: &[u8], at: usize) -> u128 {
         *place = *byte;
     }
     u128::from_be_bytes(head)
+}
+
+/// How many bytes two keys have in common at their start.
+pub(super) fn shared_bytes(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

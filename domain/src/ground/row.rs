@@ -1,0 +1,197 @@
+//! A record's content in bytes: typed values, which filters compare without decoding them.
+//!
+//! A row is the length of the content's JSON, the length of its values, the values, and the definitions. A value or a
+//! definition is a cell: the place of its axis in the ontology, times two, plus one for a group; the key in the group's place,
+//! if it is one; and the value. Values are bytes in the order of values: sort keys of numbers and dates, and texts as they are.
+
+use super::axis::{Axis, AxisType};
+use super::ontology::Ontology;
+use super::record::Content;
+use super::value::{Typed, Value};
+use crate::base::decimal::MAGNITUDE_MAX;
+use crate::base::varint::{put, put_part, take, take_part};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// A date without a time of day has so many bytes.
+const DAY_BYTES: usize = 10;
+
+/// A row in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'b> {
+    json_bytes: usize,
+    values: &'b [u8],
+    definitions: &'b [u8],
+}
+
+/// A value or a definition of a row.
+pub(super) struct Cell<'b> {
+    /// The place of its axis in the ontology.
+    pub(super) place: usize,
+    /// The key in the place of a group.
+    pub(super) key: Option<&'b [u8]>,
+    /// The bytes of a value, or a definition.
+    pub(super) bytes: &'b [u8],
+}
+
+/// Cells one after another. The iterator ends with the first one that cannot be read.
+struct Cells<'b>(&'b [u8]);
+
+impl Content {
+    /// Its row. `json_bytes` is the length of its JSON. `None` if a path or a value is not one of the ontology.
+    #[must_use]
+    pub fn to_row(&self, json_bytes: usize, ontology: &Ontology) -> Option<Vec<u8>> {
+        let mut values = Vec::with_capacity(json_bytes);
+        for (path, value) in &self.axes {
+            let (place, axis) = ontology.place(path)?;
+            put_value(&mut values, place, axis.key_in(path), &value.typed(axis).ok()?);
+        }
+        self.row_of(json_bytes, &values, ontology)
+    }
+
+    /// Its row, where `values` are the cells of its values.
+    pub(super) fn row_of(&self, json_bytes: usize, values: &[u8], ontology: &Ontology) -> Option<Vec<u8>> {
+        let mut row = Vec::with_capacity(values.len() + 8);
+        put(&mut row, json_bytes as u64);
+        put_part(&mut row, values);
+        for (path, definition) in &self.definitions {
+            let (place, axis) = ontology.place(path)?;
+            put_cell(&mut row, place, axis.key_in(path), definition.as_bytes());
+        }
+        Some(row)
+    }
+}
+
+/// Appends the cell of a value.
+pub(super) fn put_value(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, value: &Typed) {
+    put_cell(bytes, place, key, &value.row_bytes());
+}
+
+fn put_cell(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, part: &[u8]) {
+    put(bytes, 2 * place as u64 + u64::from(key.is_some()));
+    if let Some(key) = key {
+        put_part(bytes, key.as_bytes());
+    }
+    put_part(bytes, part);
+}
+
+impl Typed {
+    /// Bytes whose order is that of the values of one axis.
+    pub(super) fn row_bytes(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Bool(value) => vec![u8::from(*value)].into(),
+            Self::Number(number) => number.sort_key().into(),
+            Self::Date(date) => date.key().as_bytes().into(),
+            Self::Text(text) => text.as_bytes().into(),
+        }
+    }
+}
+
+impl<'b> Row<'b> {
+    /// The row in `bytes`; `None` if they are not one.
+    #[must_use]
+    pub fn read(mut bytes: &'b [u8]) -> Option<Self> {
+        let json_bytes = usize::try_from(take(&mut bytes)?).ok()?;
+        Some(Self { json_bytes, values: take_part(&mut bytes)?, definitions: bytes })
+    }
+
+    /// The length of the content's JSON.
+    #[must_use]
+    pub const fn json_bytes(&self) -> usize {
+        self.json_bytes
+    }
+
+    /// Its values, in the order of their paths.
+    pub(super) fn values(&self) -> impl Iterator<Item = Cell<'b>> {
+        Cells(self.values)
+    }
+
+    /// The content; `None` if the row cannot be read with this ontology.
+    #[must_use]
+    pub fn content(&self, ontology: &Ontology) -> Option<Content> {
+        let axes = decoded(self.values, ontology, |bytes, axis| value_of(bytes, axis.kind))?;
+        let definitions =
+            decoded(self.definitions, ontology, |bytes, _| Some(str::from_utf8(bytes).ok()?.to_owned()))?;
+        Some(Content { axes, definitions })
+    }
+}
+
+fn decoded<T>(
+    cells: &[u8],
+    ontology: &Ontology,
+    read: impl Fn(&[u8], &Axis) -> Option<T>,
+) -> Option<BTreeMap<String, T>> {
+    let mut cells = Cells(cells);
+    let mut decoded = Vec::new();
+    for Cell { place, key, bytes } in cells.by_ref() {
+        let axis = ontology.axes.get(place)?;
+        let path = match key {
+            Some(key) => axis.at_key(str::from_utf8(key).ok()?),
+            None => axis.axis.clone(),
+        };
+        decoded.push((path, read(bytes, axis)?));
+    }
+    cells.0.is_empty().then(|| decoded.into_iter().collect())
+}
+
+impl<'b> Iterator for Cells<'b> {
+    type Item = Cell<'b>;
+
+    fn next(&mut self) -> Option<Cell<'b>> {
+        let mut rest = self.0;
+        let head = take(&mut rest)?;
+        let key = if head & 1 == 1 { Some(take_part(&mut rest)?) } else { None };
+        let cell = Cell { place: usize::try_from(head >> 1).ok()?, key, bytes: take_part(&mut rest)? };
+        self.0 = rest;
+        Some(cell)
+    }
+}
+
+fn value_of(bytes: &[u8], kind: AxisType) -> Option<Value> {
+    Some(match kind {
+        AxisType::Boolean => Value::Bool(*bytes.first()? != 0),
+        AxisType::Number | AxisType::Integer => Value::Text(number_of(bytes)?),
+        AxisType::Date => {
+            let mut text = str::from_utf8(bytes).ok()?.to_owned();
+            if text.len() > DAY_BYTES {
+                text.push('Z');
+            }
+            Value::Text(text)
+        }
+        AxisType::String | AxisType::Enum => Value::Text(str::from_utf8(bytes).ok()?.to_owned()),
+    })
+}
+
+/// The canonical text of the number with this sort key (`Decimal::sort_key`).
+fn number_of(key: &[u8]) -> Option<String> {
+    let (first, amount) = key.split_first()?;
+    let (mask, mut text) = match first {
+        1 => (u8::MAX, "-".to_owned()),
+        2 => return Some("0".to_owned()),
+        _ => (0, String::new()),
+    };
+    let (magnitude, pairs) = amount.split_first()?;
+    let whole = i64::from(magnitude ^ mask) - MAGNITUDE_MAX + 1;
+    let (_end, pairs) = pairs.split_last()?;
+    let mut digits = String::with_capacity(2 * pairs.len());
+    for pair in pairs {
+        let pair = (pair ^ mask).checked_sub(1)?;
+        digits.extend([pair / 10, pair % 10].map(|digit| char::from(b'0' + digit)));
+    }
+    let digits = digits.trim_end_matches('0');
+    let written = match usize::try_from(whole) {
+        Ok(whole) if whole > 0 => match digits.split_at_checked(whole) {
+            Some((whole, fraction)) if !fraction.is_empty() => write!(text, "{whole}.{fraction}"),
+            _ => write!(text, "{digits:0<whole$}"),
+        },
+        _ => {
+            let places = digits.len() + usize::try_from(-whole).ok()?;
+            write!(text, "0.{digits:0>places$}")
+        }
+    };
+    written.is_ok().then_some(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! A file of statements in the making.
+
+use crate::base::error::StoreError;
+use crate::ground::files::{Files, Made};
+use crate::ground::sorted::{Keys, RowSource, SortedWriter};
+use crate::ground::statement::StoredStatement;
+use crate::ground::view::STATEMENT;
+use oracled_domain::ground::run::FileRef;
+
+/// Writes statements in the order of their records and runs, and then an index.
+pub(in crate::ground) struct FactsWriter {
+    name: String,
+    out: SortedWriter,
+    statements: u64,
+    /// The key and the bytes of the last statement.
+    key: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+impl FactsWriter {
+    /// Begins a file with this name.
+    pub(in crate::ground) fn create(files: &Files, name: String) -> Result<Self, StoreError> {
+        Ok(Self { out: files.writer(&name)?, name, statements: 0, key: Vec::new(), bytes: Vec::new() })
+    }
+
+    /// Appends a statement about the record with this key.
+    pub(in crate::ground) fn push(
+        &mut self,
+        record_key: &[u8],
+        statement: &StoredStatement,
+    ) -> Result<(), StoreError> {
+        statement.write_to(&mut self.bytes);
+        self.statements += 1;
+        self.key.clear();
+        self.key.push(STATEMENT);
+        self.key.extend_from_slice(record_key);
+        self.key.extend_from_slice(&statement.time.run.to_be_bytes());
+        self.out.push(&self.key, &self.bytes)
+    }
+
+    /// Completes the file with the entries of its index.
+    pub(in crate::ground) fn finish(
+        mut self,
+        files: &Files,
+        mut index: Keys<Box<dyn RowSource>>,
+        made: &mut Made,
+    ) -> Result<FileRef, StoreError> {
+        while let Some(entry) = index.advance()? {
+            self.out.push(entry, &[])?;
+        }
+        files.keep(&self.name, self.out.finish()?, self.statements, made)
+    }
+}
