@@ -4,7 +4,6 @@ mod case;
 mod check;
 mod complaint;
 mod eval;
-mod excerpt;
 mod feed;
 mod outcome;
 mod show;

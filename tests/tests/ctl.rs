@@ -394,7 +394,7 @@ async fn rules_are_listed_and_what_cases_come_to_is_the_exit_code() {
     let output = eval(&file(&world, "fails.ndjson", &(CASE.to_owned() + &fails)), &[]);
     let shown = printed(&output, 1);
     assert!(output.stderr.is_empty(), "what failed is a result, not a complaint");
-    assert!(shown.contains("line 2") && shown.contains("It works. »It always flies«."), "{shown}");
+    assert!(shown.contains("line 2") && shown.contains("»It always flies«"), "{shown}");
     let bad = file(
         &world,
         "bad.ndjson",
@@ -427,7 +427,7 @@ async fn a_text_is_checked_against_the_lines_of_a_file() {
     for part in [
         "FAIL: 2 rules fail, 5 rules pass\n",
         "RULE-PREC-001, RULE-PREC-004  no fact supports this claim\n",
-        "The lamp is blue. »The moon is cheese«.\n",
+        "»The moon is cheese«\n",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }

@@ -3,13 +3,11 @@
 use super::Verifier;
 use jiff::Timestamp;
 use oracled_domain::Event;
+use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::review::{Dismissed, Resolved, ReviewState};
 use oracled_domain::verification::{Subject, SubjectKey};
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use std::sync::Arc;
-
-/// Of a review's id that is not known so much is told, in characters.
-const TOLD_MAX_CHARS: usize = 80;
 
 /// What became of a review that waits for nobody any more.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +55,7 @@ impl Verifier {
         unknown: impl FnOnce(String) -> E,
     ) -> Result<Case, E> {
         let Some((state, revision)) = self.store.review(review_id)? else {
-            return Err(unknown(review_id.chars().take(TOLD_MAX_CHARS).collect()));
+            return Err(unknown(excerpt(review_id)));
         };
         let review = &state.review;
         let key = SubjectKey::of(&review.workflow_id, &review.thing, review.is_about_the_present());

@@ -83,7 +83,7 @@ fn show(
     look: Look,
 ) -> Result<(), CtlError> {
     writeln!(out, "{}", in_short(evaluated))?;
-    let complaints = complaints(&evaluated.against(|_| true), text);
+    let complaints = complaints(&evaluated.against(|_| true));
     if !complaints.is_empty() {
         let (told, omitted) = complaints.split_at(complaints.len().min(COMPLAINTS_MAX));
         let mut wrong = Wrong::new(&[], look);

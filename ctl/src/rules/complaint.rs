@@ -1,14 +1,15 @@
 //! What an evaluation says against a text, in words for people.
 
-use super::excerpt::{Marked, without_marks};
 use crate::base::output::{on_one_line, shortened};
 use oracled_domain::rules::{RuleId, Span, Verdict, Violation};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// A message is cut to so many characters.
+/// The longest message that is shown, in characters.
 const MESSAGE_MAX_CHARS: usize = 500;
+/// The most offending words that are shown, in characters.
+const WORDS_MAX_CHARS: usize = 1_000;
 
 /// One thing that speaks against a text; of others' words nothing steers a terminal.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,13 +17,13 @@ pub(crate) struct Complaint {
     /// The rules that say so, or a problem's code.
     pub(crate) about: Vec<String>,
     pub(crate) message: String,
-    pub(crate) excerpt: Option<Marked>,
+    /// The offending words, at most 1,000 characters.
+    pub(crate) words: Option<String>,
 }
 
 impl Complaint {
     pub(crate) fn new(about: &str, message: &str) -> Self {
-        let message = without_marks(&shortened(message, MESSAGE_MAX_CHARS));
-        Self { about: vec![on_one_line(about)], message, excerpt: None }
+        Self { about: vec![on_one_line(about)], message: shortened(message, MESSAGE_MAX_CHARS), words: None }
     }
 }
 
@@ -89,39 +90,30 @@ impl<'a> Said<'a> {
         (self.message.clone(), violation)
     }
 
-    fn complaint(&self, text: &str) -> Complaint {
+    fn complaint(&self) -> Complaint {
         let mut complaint = Complaint::new(self.rule.into_str(), &self.message);
-        if let Some(violation) = self.violation {
-            let (excerpt, fields) = shown(violation, text);
-            complaint.excerpt = Some(excerpt);
+        if let Some(Violation { span, related, text, .. }) = self.violation {
+            complaint.words = Some(shortened(text, WORDS_MAX_CHARS));
+            let mut spans: Vec<_> = span.iter().chain(related).collect();
+            spans.sort_by_key(|span| span.start);
+            let mut fields: Vec<_> = spans.iter().filter_map(|span| span.field.as_deref()).collect();
+            fields.dedup();
             if !fields.is_empty() {
-                complaint.message += &without_marks(&on_one_line(&format!(" (in {})", fields.join(", "))));
+                complaint.message += &on_one_line(&format!(" (in {})", fields.join(", ")));
             }
         }
         complaint
     }
 }
 
-/// Where a violation is: in `text` itself, or the words alone and the fields that they stand in.
-fn shown<'a>(violation: &'a Violation, text: &str) -> (Marked, Vec<&'a str>) {
-    let Violation { span, related, text: words, .. } = violation;
-    let mut spans: Vec<_> = span.iter().chain(related).collect();
-    spans.sort_by_key(|span| span.start);
-    let mut fields: Vec<_> = spans.iter().filter_map(|span| span.field.as_deref()).collect();
-    fields.dedup();
-    let marked = if fields.is_empty() { Marked::of(text, &spans) } else { None };
-    // what is missing stands nowhere
-    (marked.unwrap_or_else(|| Marked::words(words)), fields)
-}
-
-/// What is said of `text`, once where several rules say the same of the same stretch.
-pub(crate) fn complaints(said: &[Said<'_>], text: &str) -> Vec<Complaint> {
+/// The complaints: one where several rules say the same of the same words.
+pub(crate) fn complaints(said: &[Said<'_>]) -> Vec<Complaint> {
     let (mut complaints, mut places) = (Vec::<Complaint>::new(), HashMap::new());
     for one in said {
         let place = *places.entry(one.what()).or_insert(complaints.len());
         match complaints.get_mut(place) {
             Some(Complaint { about, .. }) => about.push(one.rule.to_string()),
-            None => complaints.push(one.complaint(text)),
+            None => complaints.push(one.complaint()),
         }
     }
     complaints
@@ -129,18 +121,16 @@ pub(crate) fn complaints(said: &[Said<'_>], text: &str) -> Vec<Complaint> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::excerpt::plain;
     use super::*;
     use serde_json::{Value, json};
 
-    fn told(rules: &Value, text: &str) -> Vec<(String, String, String)> {
+    fn told(rules: &Value) -> Vec<(String, String, String)> {
         let evaluated: Evaluated =
             serde_json::from_value(json!({"verdict": "FAIL", "rules": rules})).expect("it is an evaluation");
-        let told = |Complaint { about, message, excerpt }| {
-            let excerpt = excerpt.map_or_else(String::new, |excerpt: Marked| plain(&excerpt.whole()));
-            (about.join(" "), message, excerpt)
+        let told = |Complaint { about, message, words }: Complaint| {
+            (about.join(" "), message, words.unwrap_or_default())
         };
-        complaints(&evaluated.against(|_| true), text).into_iter().map(told).collect()
+        complaints(&evaluated.against(|_| true)).into_iter().map(told).collect()
     }
 
     fn applied(rule: &str, verdict: &str, violations: &[Value], omitted: u64) -> Value {
@@ -175,15 +165,15 @@ mod tests {
             applied("RULE-CONT-003", "FAIL", &[pair], 3),
         ]);
         assert_eq!(
-            told(&rules, "bad bad"),
+            told(&rules),
             words(&[
                 ("RULE-CONT-001 RULE-CONT-002", "it cannot tell: the pattern is blank", ""),
-                ("RULE-PREC-001 RULE-PREC-004", "no", "»bad« bad"),
-                ("RULE-PREC-001 RULE-PREC-004", "no", "bad »bad«"),
+                ("RULE-PREC-001 RULE-PREC-004", "no", "bad"),
+                ("RULE-PREC-001 RULE-PREC-004", "no", "bad"),
                 ("RULE-PREC-001 RULE-PREC-004", "2 more violations", ""),
-                ("RULE-PREC-002", "no", "»bad«"),
-                ("RULE-PREC-004", "not so", "»bad« bad"),
-                ("RULE-CONT-003", "no", "»bad« bad / bad »bad«"),
+                ("RULE-PREC-002", "no", "bad"),
+                ("RULE-PREC-004", "not so", "bad"),
+                ("RULE-CONT-003", "no", "bad"),
                 ("RULE-CONT-003", "3 more violations", ""),
             ])
         );
@@ -199,12 +189,12 @@ mod tests {
             applied("RULE-CONT-002", "FAIL", &[violation("no", &at("summary"), &at("summary"))], 0),
         ]);
         assert_eq!(
-            told(&rules, ""),
+            told(&rules),
             words(&[
-                ("RULE-PREC-001", "no (in summary)", "»bad«"),
-                ("RULE-PREC-004", "no (in b\\u001b)", "»bad«"),
-                ("RULE-CONT-001", "no (in summary, x.analysis)", "»bad«"),
-                ("RULE-CONT-002", "no (in summary)", "»bad«"),
+                ("RULE-PREC-001", "no (in summary)", "bad"),
+                ("RULE-PREC-004", "no (in b\\u001b)", "bad"),
+                ("RULE-CONT-001", "no (in summary, x.analysis)", "bad"),
+                ("RULE-CONT-002", "no (in summary)", "bad"),
             ])
         );
     }

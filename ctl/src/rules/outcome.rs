@@ -176,7 +176,7 @@ fn judged(case: &Case, evaluated: &Evaluated) -> (End, Vec<Complaint>) {
     }
     let is_wanted = |rule| failed.as_ref().map_or(*wanted == Verdict::Fail, |failed| failed.contains(&rule));
     said.extend(evaluated.against(|rule| !is_wanted(rule)));
-    let mut complaints = complaints(&said, &case.candidate());
+    let mut complaints = complaints(&said);
     // what speaks against a pass says by itself that there is none
     if came != *wanted && (*wanted != Verdict::Pass || complaints.is_empty()) {
         let message = format!("the verdict is {}; {} was wanted", came.into_str(), wanted.into_str());

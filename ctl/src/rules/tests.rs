@@ -206,7 +206,7 @@ async fn each_case_that_does_not_is_told_with_its_offending_words() {
     assert_eq!(exit_code(&ended), 1, "{ended:?}");
     for told in [
         "`always` must not be found, and is there",
-        "It is »always« on.",
+        "»always«",
         "note: seen on page\\n7",
         "the verdict is PASS; FAIL was wanted",
         "RULE-PREC-001  should have failed, and did not",

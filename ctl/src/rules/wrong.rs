@@ -1,8 +1,7 @@
-//! What is wrong with texts as a table, marked by colour or by marks that stand in the text.
+//! What is wrong with texts, as a table.
 
 use super::complaint::Complaint;
-use super::excerpt::{coloured, plain, without_marks};
-use crate::base::look::Look;
+use crate::base::look::{Look, text};
 use crate::base::output::shortened;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::io::{self, Write};
@@ -42,7 +41,7 @@ impl Wrong {
     /// A row for each complaint, how many more there are, and what is said beside; the first one begins with `names`.
     pub(crate) fn add(&mut self, names: &[&str], complaints: &[Complaint], omitted: u64, note: Option<&str>) {
         let limits = NAME_MAX_CHARS.map(|max| if self.look.is_whole { WHOLE_NAME_MAX_CHARS } else { max });
-        let shown = names.iter().zip(limits).map(|(name, max)| without_marks(&shortened(name, max)));
+        let shown = names.iter().zip(limits).map(|(name, max)| shortened(name, max));
         let mut names: Vec<String> = shown.take(self.names).collect();
         let told = complaints.iter().map(|complaint| self.told(complaint));
         let more = (omitted > 0).then(|| [String::new(), format!("{omitted} more")]);
@@ -53,37 +52,34 @@ impl Wrong {
         }
     }
 
-    fn told(&self, Complaint { about, message, excerpt }: &Complaint) -> [String; 2] {
+    fn told(&self, Complaint { about, message, words }: &Complaint) -> [String; 2] {
         // on a terminal the rules stand below each other: there is more room below than beside
         let between = if self.look.is_whole { ", " } else { ",\n" };
-        let marked = excerpt.as_ref().map(|excerpt| {
-            if self.look.is_whole { excerpt.whole() } else { excerpt.within(WORDS_MAX_CHARS) }
+        let words = words.as_ref().map(|words| {
+            let words = if self.look.is_whole { words.clone() } else { shortened(words, WORDS_MAX_CHARS) };
+            format!("\n»{words}«")
         });
-        let excerpt = marked.map_or_else(String::new, |marked| format!("\n{marked}"));
-        [about.join(between), format!("{message}{excerpt}")]
+        [about.join(between), format!("{message}{}", words.unwrap_or_default())]
     }
 
     fn note(&self, note: &str) -> String {
         let note = if self.look.is_whole { note.to_owned() } else { shortened(note, NOTE_MAX_CHARS) };
-        format!("note: {}", without_marks(&note))
+        format!("note: {note}")
     }
 
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let text: Vec<String> = self.table.lines().map(|line| line.trim_end().to_owned()).collect();
-        let text = text.join("\n");
-        writeln!(out, "{}", if self.look.colour { coloured(&text) } else { plain(&text) })
+        writeln!(out, "{}", text(&self.table))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::excerpt::Marked;
     use super::*;
 
     fn shown(look: Look) -> String {
         let mut complaint = Complaint::new("RULE-PREC-001", "no fact supports this claim");
         complaint.about.push("RULE-PREC-004".into());
-        complaint.excerpt = Some(Marked::words(&"word ".repeat(60)));
+        complaint.words = Some("word ".repeat(60));
         let mut wrong = Wrong::new(&["case"], look);
         wrong.add(&[&"x".repeat(60)], &[complaint], 3, Some(&"note ".repeat(60)));
         let mut out = Vec::new();
@@ -100,7 +96,6 @@ mod tests {
                 assert!(text.contains(part), "{part}: {text}");
             }
         }
-        assert!(shown(Look::new(100, true)).contains("\u{1b}[1;31mword"));
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Step {
     /// Registers a document.
     pub(super) fn put(path: String, document: &Value) -> Self {
         Self::new(Socket::Control, Method::PUT, path, Some(document.to_string()))
-            .expecting(vec![("/unchanged", is(false))])
+            .expecting(vec![("/change", is("created"))])
     }
 
     /// Submits a payload.

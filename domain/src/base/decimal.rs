@@ -10,6 +10,7 @@ mod written;
 pub use rounding::Rounding;
 pub(crate) use written::{DecimalNumber, DecimalText};
 
+use crate::base::wording::excerpt;
 use num::bigint::{BigInt, BigUint, Sign};
 use num::traits::{Pow, ToPrimitive};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -32,8 +33,6 @@ pub const PLACES_MAX: i32 = 127;
 pub const PLACES_MIN: i32 = -64;
 /// What a canonical text looks like.
 const CANONICAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$";
-/// So much of a text that is no number is quoted, in characters.
-const QUOTED_CHARS: usize = 40;
 /// What is divided is multiplied by ten to this power first. A quotient that ends at all is whole then: a divisor has less
 /// than 2 to the power of 213, and so at most 212 twos and 91 fives among its factors.
 const DIVISION_PLACES: u32 = 213;
@@ -289,7 +288,7 @@ impl std::str::FromStr for Decimal {
         if text.len() > TEXT_MAX_BYTES {
             return Err(DecimalError::Length { size_bytes: text.len() });
         }
-        let syntax = || DecimalError::Syntax { text: text.chars().take(QUOTED_CHARS).collect() };
+        let syntax = || DecimalError::Syntax { text: excerpt(text) };
         let (is_negative, unsigned) = signed(text);
         let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => (mantissa, power(exponent).ok_or_else(syntax)?),

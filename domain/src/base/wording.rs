@@ -1,6 +1,15 @@
 //! What serde, and what compiles patterns, say of something that they do not take: in words that tell nothing of how the
 //! reader is written, and on one line.
 
+/// The most characters of a given text that an error quotes.
+pub const QUOTED_MAX_CHARS: usize = 80;
+
+/// The beginning of a text that a caller gave, for an error: the text may be as long as a request.
+#[must_use]
+pub fn excerpt(text: &str) -> String {
+    text.chars().take(QUOTED_MAX_CHARS).collect()
+}
+
 /// What serde says of a value, where it names the types of the reader's language.
 #[must_use]
 pub fn plain(told: &str) -> String {

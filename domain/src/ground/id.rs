@@ -1,5 +1,6 @@
 //! The names of ground-truth documents.
 
+use crate::base::wording::excerpt;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -38,7 +39,7 @@ macro_rules! ids {
             type Error = BadId;
 
             fn try_from(text: String) -> Result<Self, BadId> {
-                if is_id(&text) { Ok(Self(text)) } else { Err(BadId(text.chars().take(NAME_MAX_CHARS).collect())) }
+                if is_id(&text) { Ok(Self(text)) } else { Err(BadId(excerpt(&text))) }
             }
         }
 

@@ -6,6 +6,7 @@
 
 use crate::base::blank::is_blank;
 use crate::base::raw::Raw;
+use crate::base::wording::excerpt;
 
 /// The longest path, in bytes.
 const PATH_MAX_BYTES: usize = 512;
@@ -55,7 +56,7 @@ impl Path {
     /// # Errors
     /// Where it is none.
     pub fn parse(text: &str) -> Result<Self, BadPath> {
-        let bad = |fault| BadPath { path: text.chars().take(80).collect(), fault };
+        let bad = |fault| BadPath { path: excerpt(text), fault };
         if text.len() > PATH_MAX_BYTES {
             return Err(bad("it is longer than 512 bytes"));
         }

@@ -2,6 +2,7 @@
 
 use crate::base::date::Date;
 use crate::base::decimal::Decimal;
+use crate::base::wording::excerpt;
 use crate::ground::axis::{Axis, AxisType};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,8 +12,6 @@ use utoipa::ToSchema;
 
 /// The longest text of a value, in bytes.
 pub const TEXT_MAX_BYTES: usize = 64 * 1024;
-/// How many characters of a value an error quotes.
-const QUOTED_CHARS: usize = 60;
 
 /// A value as it stands in a record's canonical JSON: numbers, dates and words are text there, in one form each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -52,7 +51,7 @@ impl NotOfAxis {
     /// The error over `text`, where `wanted` is taken.
     #[must_use]
     pub fn new(text: &str, wanted: impl Into<String>) -> Self {
-        Self { quoted: text.chars().take(QUOTED_CHARS).collect(), wanted: wanted.into() }
+        Self { quoted: excerpt(text), wanted: wanted.into() }
     }
 }
 

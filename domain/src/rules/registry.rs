@@ -4,6 +4,7 @@
 mod definitions;
 
 use crate::base::digest::Sha256Hex;
+use crate::base::wording::excerpt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
@@ -219,5 +220,5 @@ impl TryFrom<String> for RuleId {
 }
 
 fn unknown_rule(word: &str) -> UnknownRule {
-    UnknownRule { given: word.chars().take(40).collect() }
+    UnknownRule { given: excerpt(word) }
 }

@@ -1,5 +1,6 @@
 //! What a verdict is made of: tiers, labels and dimensions (seed: `tmm-crosscheck`, "Inputs").
 
+use crate::base::wording::excerpt;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
 
@@ -17,7 +18,7 @@ pub struct UnknownWord {
 
 impl UnknownWord {
     pub(crate) fn new(what: &'static str, given: &str, allowed: &'static str) -> Self {
-        Self { what, given: given.chars().take(40).collect(), allowed }
+        Self { what, given: excerpt(given), allowed }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::workflow::Workflow;
 use crate::base::blank::is_blank;
 use crate::base::moment::{self, Moment, TimeAhead, check_not_ahead};
+use crate::base::wording::excerpt;
 use crate::ground::axis::Axis;
 use crate::ground::id::WorkflowId;
 use crate::ground::ontology::Ontology;
@@ -16,8 +17,6 @@ use utoipa::ToSchema;
 
 /// The most axes of one request.
 pub const AXES_MAX: usize = 64;
-/// So much of a name is told where it is none that is known.
-const QUOTED_CHARS: usize = 80;
 /// The longest name of who claims something, in bytes.
 pub const CLAIMED_BY_MAX_BYTES: usize = 256;
 /// The longest question, as JSON, in bytes: the log has it with each decision.
@@ -172,10 +171,10 @@ impl VerifyRequest {
             let axis = ontology.axis(path).filter(|axis| workflow.axes.contains(&axis.axis));
             let axis = axis.ok_or_else(|| unknown("axes", path, workflow.axes.iter()))?;
             if axis.is_group() && axis.axis == *path {
-                return Err(BadRequest::Group(quoted(path)));
+                return Err(BadRequest::Group(excerpt(path)));
             }
             if !seen.insert(path) {
-                return Err(BadRequest::Twice(quoted(path)));
+                return Err(BadRequest::Twice(excerpt(path)));
             }
         }
         let question = Question {
@@ -204,7 +203,7 @@ impl VerifyRequest {
             let axis = axis.ok_or_else(|| unknown("claimed", name, self.axes.iter()))?;
             let claimed_by = claimed.claimed_by.trim();
             if is_blank(claimed_by) || claimed_by.len() > CLAIMED_BY_MAX_BYTES {
-                return Err(BadRequest::Claimant(quoted(name)));
+                return Err(BadRequest::Claimant(excerpt(name)));
             }
             let value = read_value("claimed", name, &claimed.value, axis)?;
             let claim = Claim { value, claimed_by: claimed_by.to_owned(), confirmed: claimed.confirmed };
@@ -225,16 +224,11 @@ pub(super) fn values_as_written<'de, D: Deserializer<'de>>(
 }
 
 fn read_value(field: &'static str, name: &str, value: &Json, axis: &Axis) -> Result<Value, BadRequest> {
-    let bad = |fault| BadRequest::Value { field, axis: quoted(name), fault };
+    let bad = |fault| BadRequest::Value { field, axis: excerpt(name), fault };
     Ok(typed(value, axis).map_err(bad)?.into_value())
 }
 
 fn unknown<'n>(field: &'static str, axis: &str, allowed: impl Iterator<Item = &'n String>) -> BadRequest {
-    let allowed = allowed.map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-    BadRequest::UnknownAxis { field, axis: quoted(axis), allowed }
-}
-
-/// The beginning of a name, which may be as long as a request.
-fn quoted(name: &str) -> String {
-    name.chars().take(QUOTED_CHARS).collect()
+    let allowed = allowed.map(|name| excerpt(name)).collect::<Vec<_>>().join(", ");
+    BadRequest::UnknownAxis { field, axis: excerpt(axis), allowed }
 }

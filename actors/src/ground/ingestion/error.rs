@@ -6,6 +6,7 @@ use crate::ground::registry::RegistryError;
 use jiff::SignedDuration;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
+use oracled_domain::base::wording::excerpt;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::RunState;
 use oracled_store::StoreError;
@@ -16,8 +17,6 @@ pub(super) const REFRESH_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The most held runs of one source. Each keeps its payload on the disk.
 pub(super) const HELD_MAX: usize = 16;
-/// The most characters of an invalid version that an error quotes.
-const QUOTED_MAX_CHARS: usize = 80;
 
 /// Why ingestion refuses a request.
 #[derive(Debug, thiserror::Error)]
@@ -189,6 +188,6 @@ impl IngestionError {
     /// The error for an invalid version.
     #[must_use]
     pub fn bad_version(given: &str) -> Self {
-        Self::Version(given.chars().take(QUOTED_MAX_CHARS).collect())
+        Self::Version(excerpt(given))
     }
 }

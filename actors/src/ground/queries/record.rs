@@ -5,6 +5,7 @@ use crate::audit::logger::CommitError;
 use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
 use oracled_domain::audit::event::{ReadKind, ReadOutcome};
+use oracled_domain::base::wording::excerpt;
 use oracled_domain::ground::freshness::age_s;
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::answer::RecordAnswer;
@@ -162,7 +163,7 @@ impl Queries {
 
     /// Finds a record, and sets its source in `entry`.
     fn stands(&self, record_id: &str, entry: &mut OpenEntry) -> Result<Stands, RecordError> {
-        let unknown = || RecordError::Unknown(record_id.chars().take(80).collect());
+        let unknown = || RecordError::Unknown(excerpt(record_id));
         let (digits, position) = split_record_id(record_id).ok_or_else(unknown)?;
         let run_ids = self.store.runs_with_prefix(digits)?;
         let run_id =

@@ -17,6 +17,7 @@ use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::base::blank::is_blank;
+use oracled_domain::base::wording::excerpt;
 use oracled_domain::base::wording::plain;
 use oracled_domain::verdict::session::{Email, Query};
 use oracled_domain::{Label, Payload, SessionId, Tier};
@@ -246,12 +247,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let essence = essence(headers);
     let is_json =
         essence.eq_ignore_ascii_case("application/json") || essence.to_ascii_lowercase().ends_with("+json");
-    if is_json {
-        Ok(())
-    } else {
-        let given: String = essence.chars().take(80).collect();
-        Err(Problem::unsupported_media_type(&given, "application/json"))
-    }
+    if is_json { Ok(()) } else { Err(Problem::unsupported_media_type(&excerpt(essence), "application/json")) }
 }
 
 /// What a body is declared to be, without parameters.
@@ -317,7 +313,7 @@ pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
 /// `InvalidRequest`.
 pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
     let unknown = |word: &str| {
-        let given: String = word.chars().take(40).collect();
+        let given = excerpt(word);
         let allowed = Label::ALL.map(<&str>::from).join(", ");
         Problem::new(
             ProblemCode::InvalidRequest,

@@ -11,13 +11,11 @@ use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::audit::event::verification::VerificationEntry;
+use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use oracled_store::Store;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
-
-/// Of an execution id that is not known so much is told, in characters.
-const TOLD_MAX_CHARS: usize = 80;
 
 /// Puts a question to the sources of a workflow. The envelope is in the log before it is answered; only where its `kind` is
 /// `authoritative` have its axes values.
@@ -77,7 +75,7 @@ pub(crate) async fn decisions(
     store: &Store,
     execution_id: String,
 ) -> Result<Vec<VerificationEntry>, Problem> {
-    let told: String = execution_id.chars().take(TOLD_MAX_CHARS).collect();
+    let told = excerpt(&execution_id);
     let store = store.clone();
     let decisions = spawn_blocking(move || store.decisions(&execution_id)).await;
     let decisions =

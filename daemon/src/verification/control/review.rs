@@ -13,6 +13,7 @@ use oracled_api::base::page::Page;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::verification::{ReviewSummary, ReviewsParams};
 use oracled_domain::Peer;
+use oracled_domain::base::wording::excerpt;
 use oracled_domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
 use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
@@ -25,8 +26,6 @@ const AT_ONCE: usize = 64;
 const PAGE_BYTES: usize = 8 << 20;
 /// After so many that are of other workflows it is for the caller to go on.
 const LOOKED_AT_MAX: usize = 10_000;
-/// Of a review's id that is not known so much is told, in characters.
-const TOLD_MAX_CHARS: usize = 80;
 
 /// The reviews asked for.
 ///
@@ -82,7 +81,7 @@ pub async fn get(
     let review_id: String = named(review_id)?;
     let known = service.system.store.review(&review_id)?.map(|(state, _)| Json(state));
     known.ok_or_else(|| {
-        let told: String = review_id.chars().take(TOLD_MAX_CHARS).collect();
+        let told = excerpt(&review_id);
         Problem::new(ProblemCode::ReviewUnknown, format!("no review has the id {told}"))
     })
 }

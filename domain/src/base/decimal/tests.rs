@@ -130,7 +130,10 @@ fn what_is_no_number_is_refused_in_its_own_words() {
         assert_eq!(text.parse::<Decimal>(), Err(DecimalError::Syntax { text: text.to_owned() }), "{text:?}");
     }
     let long = "x".repeat(200);
-    assert_eq!(long.parse::<Decimal>(), Err(DecimalError::Syntax { text: "x".repeat(QUOTED_CHARS) }));
+    assert_eq!(
+        long.parse::<Decimal>(),
+        Err(DecimalError::Syntax { text: "x".repeat(crate::base::wording::QUOTED_MAX_CHARS) })
+    );
     let error = "12a".parse::<Decimal>().expect_err("a letter");
     assert_eq!(
         error.to_string(),

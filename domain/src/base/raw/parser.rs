@@ -1,7 +1,8 @@
 //! JSON by RFC 8259, read once from left to right.
 
-use super::{BadRecord, MAX_DEPTH, NAME_MAX_CHARS, Raw};
+use super::{BadRecord, MAX_DEPTH, Raw};
 use crate::base::payload::repeated;
+use crate::base::wording::excerpt;
 
 /// The value that `text` is.
 ///
@@ -93,7 +94,7 @@ impl<'t> Parser<'t> {
             }
         }
         match repeated(&members) {
-            Some(name) => Err(BadRecord::RepeatedName { name: name.chars().take(NAME_MAX_CHARS).collect() }),
+            Some(name) => Err(BadRecord::RepeatedName { name: excerpt(name) }),
             None => Ok(Raw::Object(members)),
         }
     }

@@ -1,6 +1,7 @@
 //! Values as requests write them: read without loss, typed by the axis, and described.
 
 use crate::base::decimal::Decimal;
+use crate::base::wording::excerpt;
 use crate::ground::axis::Axis;
 use crate::ground::value::Typed;
 use serde::de::Error as _;
@@ -11,9 +12,6 @@ use std::borrow::Cow;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
-
-/// So much of a number is quoted, in characters.
-const QUOTED_CHARS: usize = 80;
 
 /// Stands, where a request is described, for a value that [`typed`] takes.
 #[derive(Debug)]
@@ -56,7 +54,7 @@ fn check_written(value: &Json, written: &str) -> Result<(), String> {
     if exact.is_ok() && exact == read {
         return Ok(());
     }
-    let quoted: String = written.chars().take(QUOTED_CHARS).collect();
+    let quoted = excerpt(written);
     Err(format!(
         "the number {quoted} has more digits than JSON's readers keep; it is taken as a text, like \"0.5\""
     ))

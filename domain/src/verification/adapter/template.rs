@@ -3,6 +3,7 @@
 
 use super::ENDPOINT_MAX_BYTES;
 use crate::base::date::Date;
+use crate::base::wording::excerpt;
 use crate::ground::value::Value;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -11,8 +12,6 @@ use std::collections::BTreeMap;
 pub(super) const NONCE: &str = "nonce";
 /// The place of the moment that is asked for.
 pub(super) const POINT_IN_TIME: &str = "point_in_time";
-/// So much of what stands in braces is told of.
-const NAME_MAX_CHARS: usize = 64;
 
 /// Why a text is no endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -210,7 +209,7 @@ fn parts(text: &str, axes: &[&str]) -> Result<Vec<Part>, BadTemplate> {
         if ![NONCE, POINT_IN_TIME].contains(&name) && !axes.contains(&name) {
             let allowed = axes.iter().chain(&[NONCE, POINT_IN_TIME]).map(|name| format!("`{{{name}}}`"));
             let allowed = allowed.collect::<Vec<_>>().join(", ");
-            return Err(BadTemplate::Unknown { name: name.chars().take(NAME_MAX_CHARS).collect(), allowed });
+            return Err(BadTemplate::Unknown { name: excerpt(name), allowed });
         }
         parts.extend([Part::Text(before.to_owned()), Part::Named(name.to_owned())]);
         rest = behind;

@@ -1,6 +1,7 @@
 //! What was said of an axis of a review, and by which definition it is decided.
 
 use super::{BadResolution, Resolution, Review};
+use crate::base::wording::excerpt;
 use crate::ground::axis::Axis;
 use crate::ground::value::{Typed, Value};
 use crate::verification::candidate::Stated;
@@ -11,8 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const DEFINITION_MAX_BYTES: usize = 1024;
 /// So many of the definitions, or values, that were said are named to whoever decides otherwise.
 const NAMED_MAX: usize = 8;
-/// Of a value so much is told, in characters.
-const TOLD_MAX_CHARS: usize = 80;
 
 impl Review {
     /// By which definitions the candidates mean what they say of an axis; "" is the axis's own.
@@ -98,7 +97,7 @@ impl Review {
 
 /// A value as it is told, with its definition.
 fn meant(value: &Value, definition: Option<&str>) -> String {
-    let told: String = value.to_string().chars().take(TOLD_MAX_CHARS).collect();
+    let told = excerpt(&value.to_string());
     definition.map_or_else(|| told.clone(), |definition| format!("{told} ({definition})"))
 }
 

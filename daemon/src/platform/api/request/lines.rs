@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use http_body_util::BodyExt;
 use oracled_actors::platform::clock::monotonic;
+use oracled_domain::base::wording::excerpt;
 use std::mem;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
@@ -61,8 +62,7 @@ impl Lines {
     pub(crate) fn of(request: Request, service: &Service) -> Result<Self, Problem> {
         let given = essence(request.headers());
         if !MEDIA_TYPES.iter().any(|known| given.eq_ignore_ascii_case(known)) {
-            let given: String = given.chars().take(80).collect();
-            return Err(Problem::unsupported_media_type(&given, "application/x-ndjson"));
+            return Err(Problem::unsupported_media_type(&excerpt(given), "application/x-ndjson"));
         }
         let limits = &service.config.limits;
         Ok(Self {
