@@ -19,7 +19,7 @@ const DIFF_CONTEXT_LINES: usize = 3;
 
 /// Register documents: ontologies, sources, freshness policies, pipelines, adapters and workflows
 ///
-/// Documents are YAML or JSON; `---` separates several in one file. They may stand in any order. If one has a fault, none is
+/// Documents are YAML or JSON; `---` separates several in one file. Their order does not matter. If one has a fault, none is
 /// registered. A document that is registered already is left as it is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Apply {
@@ -35,7 +35,7 @@ pub(crate) struct Apply {
 #[derive(Serialize)]
 struct Report<'r> {
     dry_run: bool,
-    applied: bool,
+    registered: usize,
     documents: Vec<PlacedDocument<'r>>,
     faults: &'r [FileFault],
 }
@@ -70,8 +70,8 @@ impl Apply {
                     applied,
                 })
                 .collect();
-            let (dry_run, applied) = (self.dry_run, response.applied);
-            json(out, &Report { dry_run, applied, documents, faults: &faults })?;
+            let (dry_run, registered) = (self.dry_run, response.registered);
+            json(out, &Report { dry_run, registered, documents, faults: &faults })?;
         } else if faults.is_empty() {
             for (document, applied) in documents.iter().zip(&response.items) {
                 self.print(out, document, applied)?;
@@ -83,17 +83,13 @@ impl Apply {
         for fault in &faults {
             eprintln!("{}", on_one_line(&fault.to_string()));
         }
-        let registered =
-            response.items.iter().filter(|item| response.applied && item.fault.is_none()).count();
-        let message = format!(
-            "{}; {} registered",
-            count(faults.len() as u64, "fault", "faults"),
-            if registered == 0 {
-                "nothing was".to_owned()
-            } else {
-                count(registered as u64, "document was", "documents were")
+        let faults = count(faults.len() as u64, "fault", "faults");
+        let message = match response.registered {
+            0 => format!("{faults}; nothing was registered"),
+            number => {
+                format!("{faults}; {} registered", count(number as u64, "document was", "documents were"))
             }
-        );
+        };
         Err(CtlError::Verb { message, exit_code: 5, was_printed: false })
     }
 

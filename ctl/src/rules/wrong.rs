@@ -1,4 +1,4 @@
-//! What is wrong with texts, as a table.
+//! A table of the faults of texts.
 
 use super::complaint::Complaint;
 use crate::base::look::{Look, text};

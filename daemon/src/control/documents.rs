@@ -133,13 +133,20 @@ pub(super) async fn apply(
     // an earlier kind never depends on a later one
     readable.sort_by_key(|(position, document)| (document.kind(), *position));
     let (positions, documents): (Vec<_>, Vec<_>) = readable.into_iter().unzip();
-    let previewed = service.system.registry.preview(&documents, peer);
+    let registry = service.system.registry.clone();
+    // a thousand pipelines take a second
+    let previewed = tokio::task::spawn_blocking(move || {
+        let previewed = registry.preview(&documents, peer);
+        (documents, previewed)
+    });
+    let (documents, previewed) =
+        previewed.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
     let is_sound = items.is_empty() && previewed.iter().all(Result::is_ok);
     if dry_run || !is_sound {
         for ((position, document), change) in positions.into_iter().zip(&documents).zip(previewed) {
             items.insert(position, result(document, change));
         }
-        return Ok(Json(ApplyResponse { applied: false, items: items.into_values().collect() }));
+        return Ok(Json(ApplyResponse { registered: 0, items: items.into_values().collect() }));
     }
     act(async move {
         for (position, document) in positions.into_iter().zip(&documents) {
@@ -147,7 +154,8 @@ pub(super) async fn apply(
             items.insert(position, result(document, change));
         }
         let items: Vec<_> = items.into_values().collect();
-        Ok(Json(ApplyResponse { applied: items.iter().all(|item| item.fault.is_none()), items }))
+        let registered = items.iter().filter(|item| item.fault.is_none()).count();
+        Ok(Json(ApplyResponse { registered, items }))
     })
     .await
 }

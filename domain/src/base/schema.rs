@@ -42,8 +42,8 @@ pub fn json_schema<T: ToSchema>() -> Json {
     root
 }
 
-/// The OpenAPI schema `schema` as a JSON Schema: references lead to `$defs`, and objects are closed. utoipa closes the objects
-/// of structs with `deny_unknown_fields`, but not those of enum variants.
+/// The OpenAPI schema `schema` as a JSON Schema: references lead to `$defs`, and objects are closed. utoipa closes structs with
+/// `deny_unknown_fields`, but not the objects of enum variants.
 fn adapted(mut schema: Json) -> Json {
     match &mut schema {
         Json::Object(members) => {

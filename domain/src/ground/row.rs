@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A date without a time of day has so many bytes.
+/// The length of a date without a time of day, in bytes.
 const DAY_BYTES: usize = 10;
 
 /// A row in bytes.

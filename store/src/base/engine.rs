@@ -42,12 +42,15 @@ pub struct Options {
     pub min_free_bytes: u64,
 }
 
+/// Rows that are read in place of the stored ones, by their tables and names.
+pub(crate) type PreviewedRows = BTreeMap<(Table, Vec<u8>), Arc<Row>>;
+
 /// A handle for reading the tables. Cheap to clone; reads run concurrently with each other and with the journal.
 #[derive(Debug, Clone)]
 pub struct Tables {
     engine: Arc<Engine>,
     /// Rows that are read in place of the stored ones (`Store::preview`).
-    preview: Arc<BTreeMap<(Table, Vec<u8>), Row>>,
+    preview: Arc<PreviewedRows>,
 }
 
 impl Tables {
@@ -55,13 +58,15 @@ impl Tables {
         Self { engine, preview: Arc::default() }
     }
 
-    /// The same tables with these rows in place of the stored ones of the same names.
-    pub(crate) fn with_preview(&self, rows: BTreeMap<(Table, Vec<u8>), Row>) -> Self {
-        Self { engine: Arc::clone(&self.engine), preview: Arc::new(rows) }
+    /// The same tables with these rows in place of those of the same names.
+    pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((Table, Vec<u8>), Row)>) -> Self {
+        let mut preview = (*self.preview).clone();
+        preview.extend(rows.map(|(name, row)| (name, Arc::new(row))));
+        Self { engine: Arc::clone(&self.engine), preview: Arc::new(preview) }
     }
 
     /// The rows that are read in place of the stored ones.
-    pub(crate) fn preview(&self) -> &BTreeMap<(Table, Vec<u8>), Row> {
+    pub(crate) fn preview(&self) -> &PreviewedRows {
         &self.preview
     }
 

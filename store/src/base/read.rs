@@ -2,7 +2,7 @@
 
 use crate::base::engine::Tables;
 use crate::base::error::StoreError;
-use crate::base::rows::{self, Head, Table, key};
+use crate::base::rows::{self, Head, Row, Table, key};
 use std::ops::{Range, RangeBounds};
 
 impl Tables {
@@ -14,7 +14,7 @@ impl Tables {
     ) -> Result<Option<(T, u64)>, StoreError> {
         self.read(|db, _| {
             let row = match self.preview().get(&(table, name.as_bytes().to_vec())) {
-                Some(previewed) => Some(previewed.clone()),
+                Some(previewed) => Some(Row::clone(previewed)),
                 None => rows::get(db, self.dir(), table, name.as_bytes())?
                     .and_then(|row| self.durable(table, name.as_bytes(), row)),
             };

@@ -13,7 +13,7 @@ use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::run::{FileRef, Run, RunState};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::ops::Deref;
@@ -54,8 +54,8 @@ impl Store {
         Self { tables, ground: Arc::new(Ground { files, views: RwLock::default() }) }
     }
 
-    /// The same store with these rows in place of the stored ones of the same names.
-    pub(crate) fn with_preview(&self, rows: BTreeMap<(Table, Vec<u8>), Row>) -> Self {
+    /// The same store with these rows in place of those of the same names.
+    pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((Table, Vec<u8>), Row)>) -> Self {
         Self { tables: self.tables.with_preview(rows), ground: Arc::clone(&self.ground) }
     }
 

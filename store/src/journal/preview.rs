@@ -6,7 +6,7 @@ use crate::journal::record::Write;
 use crate::journal::staged::place;
 
 impl Store {
-    /// The same store, in which `writes` that put documents or sources have been made. Nothing is stored, and open files of
+    /// The same store, as if `writes` that put documents or sources had been committed. Nothing is stored, and the open files of
     /// sources stay as they are.
     #[must_use]
     pub fn preview(&self, writes: &[Write]) -> Self {
@@ -16,6 +16,6 @@ impl Store {
             let row = Row { revision: u64::MAX, chunks: 0, value: write.value()? };
             Some(((table, name.into_owned()), row))
         });
-        self.with_preview(rows.collect())
+        self.with_preview(rows)
     }
 }

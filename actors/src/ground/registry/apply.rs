@@ -1,6 +1,6 @@
 //! Documents of any kind, registered one by one or previewed together.
 
-use super::{Desk, Registrable, Registry, RegistryError};
+use super::{Registrable, Registry, RegistryError};
 use crate::audit::commit_loop::Decided;
 use oracled_domain::documents::AnyDocument;
 use oracled_domain::{EventKind, Peer};
@@ -58,21 +58,19 @@ impl Registry {
         Ok(change)
     }
 
-    /// What the registration of these documents, in their order, would change. Each is decided as if those before it were
-    /// registered; nothing is.
+    /// Decides on the registration of these documents, each as if those before it were registered. Registers none.
     #[must_use]
     pub fn preview(
         &self,
         documents: &[AnyDocument],
         peer: Peer,
     ) -> Vec<Result<DocumentChange, RegistryError>> {
-        let (mut writes, mut registry) = (Vec::new(), self.clone());
+        let mut registry = self.clone();
         let decided = documents.iter().map(|document| {
             let record = registrable(document).decide(&registry, peer)?;
             let change = DocumentChange::of(record.as_ref());
             if let Some(record) = record {
-                writes.extend(record.writes);
-                registry.desk = Desk { store: self.desk.store.preview(&writes), ..self.desk.clone() };
+                registry.desk.store = registry.desk.store.preview(&record.writes);
             }
             Ok(change)
         });

@@ -9,11 +9,11 @@ use utoipa::{PartialSchema, ToSchema};
 /// Every text that is read as a decimal matches it.
 const PATTERN: &str = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$";
 
-/// Stands in a schema for a decimal that is read from a text.
+/// The schema of a decimal that is read from a text.
 #[derive(Debug)]
 pub(crate) enum DecimalText {}
 
-/// Stands in a schema for a decimal that is read from a number or a text.
+/// The schema of a decimal that is read from a number or a text.
 #[derive(Debug)]
 pub(crate) enum DecimalNumber {}
 

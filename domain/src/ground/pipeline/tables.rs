@@ -32,7 +32,7 @@ impl Table {
 #[serde(deny_unknown_fields)]
 #[schema(as = WordTable)]
 pub struct Words {
-    /// The ontology's word for each word of the source; null for a word that is ignored on purpose.
+    /// The ontology's term for each term of the source; null for a term that is ignored on purpose.
     pub entries: BTreeMap<String, Option<String>>,
     /// How words without an entry are handled; `reject` by default.
     #[serde(default)]
