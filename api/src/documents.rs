@@ -70,8 +70,7 @@ pub struct DocumentRequest {
 /// The answer to `POST /v1/documents`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ApplyResponse {
-    /// The number of documents that are registered now with this content: all of them, or 0 with `dry_run` or after a fault.
-    /// It is between the two only if another administrator changed a document at the same time.
+    /// The number of documents that are registered now: all of them, or 0 with `dry_run` or after a fault.
     pub registered: usize,
     /// The result of each document, in the order of the request.
     pub items: Vec<AppliedDocument>,

@@ -89,9 +89,13 @@ macro_rules! document_kinds {
             /// The JSON Schema of its documents.
             #[must_use]
             pub fn json_schema(self) -> Json {
-                match self {
+                let mut schema = match self {
                     $(Self::$Kind => json_schema::<$Document>(),)+
+                };
+                if let Some(kind) = schema.pointer_mut("/properties/kind").and_then(Json::as_object_mut) {
+                    kind.insert("const".to_owned(), self.into_str().into());
                 }
+                schema
             }
 
             /// The member that only documents of this kind have.

@@ -393,7 +393,7 @@ impl Drop for Journal {
 }
 
 pub(crate) mod check;
-mod preview;
+pub(crate) mod preview;
 pub(crate) mod record;
 pub(crate) mod staged;
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub use base::panics::panic_becomes_an_error;
 pub use base::watermark::Counts;
 pub use ground::Store;
 pub use journal::Journal;
+pub use journal::preview::PREVIEW_REVISION;
 pub use journal::record::{Expect, Receipt, Record, Refused, RowKey, Write};
 pub use verdict::refusals::RefusalSize;
 pub use verification::{KeptPage, ReviewQuery};

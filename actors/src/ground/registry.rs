@@ -48,7 +48,9 @@ pub enum RegistryError {
     #[error("no pipeline {0} is registered")]
     PipelineUnknown(PipelineId),
     /// A version of an ontology is what it is.
-    #[error("ontology {0} is registered with other axes; register them as another version")]
+    #[error(
+        "ontology {0} is registered with other content, and a version is immutable; register this one under another `version`"
+    )]
     OntologyFixed(OntologyRef),
     /// A pipeline stays with its source.
     #[error("pipeline {pipeline_id} brings the data of source {oracle_id}; register another pipeline")]

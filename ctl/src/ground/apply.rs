@@ -5,10 +5,12 @@ mod files;
 use super::documents::yaml;
 use crate::base::error::CtlError;
 use crate::base::options::Options;
-use crate::base::output::{count, harmless, json, on_one_line};
+use crate::base::output::{count, json, on_one_line};
 use files::{FileFault, ReadDocument, read_all};
 use hyper::Method;
-use oracled_api::documents::{AppliedDocument, ApplyRequest, ApplyResponse, ChangeKind, DocumentRequest};
+use oracled_api::documents::{
+    AppliedDocument, ApplyRequest, ApplyResponse, ChangeKind, DocumentFault, DocumentRequest,
+};
 use serde::Serialize;
 use similar::TextDiff;
 use std::io::Write;
@@ -52,14 +54,19 @@ impl Apply {
     pub(crate) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let (documents, mut faults) = read_all(&self.files)?;
         let is_readable = faults.is_empty();
-        let response = self.send(options, &documents, !is_readable).await?;
-        for (document, applied) in documents.iter().zip(&response.items) {
-            let Some(fault) = &applied.fault else { continue };
-            // the document that is missing may be one that cannot be read
-            if is_readable || !fault.code.ends_with("_unknown") {
-                faults.push(FileFault::of(document, &fault.detail));
-            }
-        }
+        let response = match self.send(options, &documents, !is_readable).await {
+            // the faults that need no daemon are shown without one
+            Err(_) if !is_readable => ApplyResponse { registered: 0, items: Vec::new() },
+            response => response?,
+        };
+        let found = documents.iter().zip(&response.items);
+        let found: Vec<_> =
+            found.filter_map(|(read, applied)| Some((read, applied.fault.as_ref()?))).collect();
+        // a document that is missing may be one that has another fault
+        let is_unknown = |fault: &DocumentFault| fault.code.ends_with("_unknown");
+        let shows_unknown = is_readable && found.iter().all(|(_, fault)| is_unknown(fault));
+        let shown = found.into_iter().filter(|(_, fault)| shows_unknown || !is_unknown(fault));
+        faults.extend(shown.map(|(read, fault)| FileFault::of(read, &fault.detail)));
         faults.sort();
         if options.json {
             let placed = documents.iter().zip(&response.items);
@@ -136,8 +143,8 @@ impl Apply {
         let diff = diff
             .unified_diff()
             .context_radius(DIFF_CONTEXT_LINES)
-            .header("registered", &document.file)
+            .header("registered", &on_one_line(&document.file))
             .to_string();
-        Ok(out.write_all(harmless(&diff).as_bytes())?)
+        Ok(out.write_all(diff.as_bytes())?)
     }
 }

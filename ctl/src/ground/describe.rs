@@ -7,7 +7,7 @@ mod source;
 use super::documents::{found, kind_parser, yaml};
 use crate::base::error::CtlError;
 use crate::base::options::{Options, segment};
-use crate::base::output::{by_whom, harmless, json, pairs};
+use crate::base::output::{by_whom, json, pairs};
 use hyper::Method;
 use oracled_domain::documents::DocumentKind;
 use std::io::Write;
@@ -50,7 +50,7 @@ impl Describe {
                 writeln!(out, "{}", pairs(&head))?;
                 match (kind, serde_json::from_value(report.document.clone())) {
                     (DocumentKind::Ontology, Ok(ontology)) => ontology::show(out, &ontology),
-                    _ => Ok(out.write_all(harmless(&yaml(kind, &report.document)?).as_bytes())?),
+                    _ => Ok(out.write_all(yaml(kind, &report.document)?.as_bytes())?),
                 }
             }
         }

@@ -2,12 +2,15 @@
 
 use crate::base::error::CtlError;
 use crate::base::options::{Options, segment};
+use crate::base::output::harmless;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
 use oracled_api::base::page::Page;
 use oracled_api::documents::{DocumentReport, DocumentSummary};
 use oracled_domain::documents::DocumentKind;
+use serde::Serialize;
 use serde_json::Value;
+use std::io;
 use strum::VariantArray;
 
 /// Parses the kind of a document.
@@ -57,8 +60,21 @@ async fn with_version(options: &Options, kind: DocumentKind, document_id: &str) 
     }
 }
 
-/// A document as YAML, with its kind.
+/// A document as `apply` reads it.
+#[derive(Serialize)]
+pub(crate) struct WithKind<'d> {
+    pub(crate) kind: DocumentKind,
+    #[serde(flatten)]
+    pub(crate) document: &'d Value,
+}
+
+/// A document as YAML, with its kind. One with characters that a terminal interprets or does not show is JSON, which can escape
+/// them everywhere.
 pub(crate) fn yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError> {
-    let text = serde_saphyr::to_string(document).map_err(std::io::Error::other)?;
-    Ok(format!("kind: {kind}\n{text}"))
+    let text = serde_saphyr::to_string(document).map_err(io::Error::other)?;
+    if harmless(&text) == text {
+        return Ok(format!("kind: {kind}\n{text}"));
+    }
+    let json = serde_json::to_string_pretty(&WithKind { kind, document }).map_err(io::Error::from)?;
+    Ok(harmless(&json) + "\n")
 }

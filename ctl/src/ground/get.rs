@@ -1,13 +1,11 @@
 //! `oraclectl get`.
 
-use super::documents::{found, kind_parser, listed, yaml};
+use super::documents::{WithKind, found, kind_parser, listed, yaml};
 use crate::base::error::CtlError;
 use crate::base::options::Options;
-use crate::base::output::{by_whom, harmless, json, short, table};
+use crate::base::output::{by_whom, json, short, table};
 use oracled_api::documents::DocumentSummary;
 use oracled_domain::documents::DocumentKind;
-use serde::Serialize;
-use serde_json::Value;
 use std::io::Write;
 
 /// Show the registered documents of a kind, or one of them as `apply` reads it
@@ -19,14 +17,6 @@ pub(crate) struct Get {
     /// The id of one document; an ontology has the id NAME@VERSION
     #[arg(value_name = "ID")]
     document_id: Option<String>,
-}
-
-/// A document as `apply` reads it.
-#[derive(Serialize)]
-struct WithKind<'d> {
-    kind: DocumentKind,
-    #[serde(flatten)]
-    document: &'d Value,
 }
 
 impl Get {
@@ -43,7 +33,7 @@ impl Get {
         if options.json {
             return json(out, &WithKind { kind: self.kind, document: &document });
         }
-        Ok(out.write_all(harmless(&yaml(self.kind, &document)?).as_bytes())?)
+        Ok(out.write_all(yaml(self.kind, &document)?.as_bytes())?)
     }
 }
 

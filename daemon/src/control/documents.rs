@@ -1,7 +1,7 @@
 //! `/v1/documents`: the registered documents of all kinds.
 
 use crate::platform::api::request::{JsonBody, QueryParams, strict};
-use crate::platform::control::body::ControlBody;
+use crate::platform::control::body::{ControlBody, DOCUMENT_MAX_BYTES};
 use crate::platform::control::order::named;
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{Service, act};
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use strum::VariantArray;
 
 /// The longest body of `POST /v1/documents`, in bytes.
-const APPLY_MAX_BYTES: usize = 32 * 1024 * 1024;
+const APPLY_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// The most documents in it.
 const APPLY_MAX_DOCUMENTS: usize = 1000;
 
@@ -96,7 +96,7 @@ pub(super) async fn put(
     .await
 }
 
-/// Registers several documents in the order of their dependencies: all of them, or none if one has a fault.
+/// Registers several documents in the order of their dependencies, by one commit: all of them, or none if one has a fault.
 ///
 /// # Errors
 /// `InvalidRequest`. The fault of a document is in its result.
@@ -117,12 +117,11 @@ pub(super) async fn apply(
     let mut readable = Vec::new();
     let mut seen = BTreeSet::new();
     for (position, request) in documents.into_iter().enumerate() {
-        let read =
-            strict::read_document(request.document.get().as_bytes(), request.kind).and_then(|document| {
-                let repeated = format!("{} {} is in the request twice", request.kind, document.document_id());
-                let is_new = seen.insert((request.kind, document.document_id()));
-                if is_new { Ok(document) } else { Err(Problem::new(ProblemCode::InvalidDocument, repeated)) }
-            });
+        let read = read_within_limit(request.document.get(), request.kind).and_then(|document| {
+            let repeated = format!("{} {} is in the request twice", request.kind, document.document_id());
+            let is_new = seen.insert((request.kind, document.document_id()));
+            if is_new { Ok(document) } else { Err(Problem::new(ProblemCode::InvalidDocument, repeated)) }
+        });
         match read {
             Ok(document) => readable.push((position, document)),
             Err(problem) => {
@@ -133,31 +132,26 @@ pub(super) async fn apply(
     // an earlier kind never depends on a later one
     readable.sort_by_key(|(position, document)| (document.kind(), *position));
     let (positions, documents): (Vec<_>, Vec<_>) = readable.into_iter().unzip();
-    let registry = service.system.registry.clone();
-    // a thousand pipelines take a second
-    let previewed = tokio::task::spawn_blocking(move || {
-        let previewed = registry.preview(&documents, peer);
-        (documents, previewed)
-    });
-    let (documents, previewed) =
-        previewed.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
-    let is_sound = items.is_empty() && previewed.iter().all(Result::is_ok);
-    if dry_run || !is_sound {
-        for ((position, document), change) in positions.into_iter().zip(&documents).zip(previewed) {
-            items.insert(position, result(document, change));
-        }
-        return Ok(Json(ApplyResponse { registered: 0, items: items.into_values().collect() }));
-    }
+    let check_only = dry_run || !items.is_empty();
     act(async move {
-        for (position, document) in positions.into_iter().zip(&documents) {
-            let change = service.system.registry.register(registrable(document), peer).await;
+        let changes = service.system.registry.register_all(&documents, check_only, peer).await?;
+        for ((position, document), change) in positions.into_iter().zip(&documents).zip(changes) {
             items.insert(position, result(document, change));
         }
         let items: Vec<_> = items.into_values().collect();
-        let registered = items.iter().filter(|item| item.fault.is_none()).count();
-        Ok(Json(ApplyResponse { registered, items }))
+        let is_registered = !dry_run && items.iter().all(|item| item.fault.is_none());
+        Ok(Json(ApplyResponse { registered: if is_registered { items.len() } else { 0 }, items }))
     })
     .await
+}
+
+/// Reads a document of at most `DOCUMENT_MAX_BYTES`.
+fn read_within_limit(text: &str, kind: DocumentKind) -> Result<AnyDocument, Problem> {
+    if text.len() > DOCUMENT_MAX_BYTES {
+        let detail = format!("the document has {} bytes (at most {DOCUMENT_MAX_BYTES} allowed)", text.len());
+        return Err(Problem::new(ProblemCode::InvalidDocument, detail));
+    }
+    strict::read_document(text.as_bytes(), kind)
 }
 
 fn result(document: &AnyDocument, change: Result<DocumentChange, RegistryError>) -> AppliedDocument {

@@ -5,6 +5,9 @@ use crate::ground::Store;
 use crate::journal::record::Write;
 use crate::journal::staged::place;
 
+/// The revision of a previewed row. No stored row has it.
+pub const PREVIEW_REVISION: u64 = u64::MAX;
+
 impl Store {
     /// The same store, as if `writes` that put documents or sources had been committed. Nothing is stored, and the open files of
     /// sources stay as they are.
@@ -13,7 +16,7 @@ impl Store {
         let rows = writes.iter().filter_map(|write| {
             let key = write.row();
             let (table, name) = place(&key);
-            let row = Row { revision: u64::MAX, chunks: 0, value: write.value()? };
+            let row = Row { revision: PREVIEW_REVISION, chunks: 0, value: write.value()? };
             Some(((table, name.into_owned()), row))
         });
         self.with_preview(rows)

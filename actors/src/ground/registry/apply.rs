@@ -1,10 +1,10 @@
-//! Documents of any kind, registered one by one or previewed together.
+//! Documents of any kind, registered one by one or together.
 
 use super::{Registrable, Registry, RegistryError};
 use crate::audit::commit_loop::Decided;
 use oracled_domain::documents::AnyDocument;
 use oracled_domain::{EventKind, Peer};
-use oracled_store::Record;
+use oracled_store::{PREVIEW_REVISION, Record};
 use serde_json::Value as Json;
 
 /// The change by a registration.
@@ -58,23 +58,54 @@ impl Registry {
         Ok(change)
     }
 
-    /// Decides on the registration of these documents, each as if those before it were registered. Registers none.
-    #[must_use]
-    pub fn preview(
+    /// Registers documents in their order by one commit: all of them, or none if one has a fault or with `dry_run`. Each is decided
+    /// as if those before it were registered. Returns the change or the fault of each.
+    ///
+    /// # Errors
+    /// The commit failed: nothing is registered.
+    pub async fn register_all(
+        &self,
+        documents: &[AnyDocument],
+        dry_run: bool,
+        peer: Peer,
+    ) -> Result<Vec<Result<DocumentChange, RegistryError>>, RegistryError> {
+        let decided = self.desk.log.decide_and_commit(|| {
+            let (changes, record) = self.decide_all(documents, peer);
+            let is_registered = !dry_run && !record.events.is_empty() && changes.iter().all(Result::is_ok);
+            Ok::<_, RegistryError>(if is_registered {
+                Decided::Change(changes, record)
+            } else {
+                Decided::Already(changes)
+            })
+        });
+        let (changes, receipt) = decided.await?;
+        if receipt.is_some() {
+            documents.iter().for_each(|document| registrable(document).announce(&self.metrics));
+        }
+        Ok(changes)
+    }
+
+    /// The changes or faults of the documents, and the record that registers those without a fault.
+    fn decide_all(
         &self,
         documents: &[AnyDocument],
         peer: Peer,
-    ) -> Vec<Result<DocumentChange, RegistryError>> {
-        let mut registry = self.clone();
+    ) -> (Vec<Result<DocumentChange, RegistryError>>, Record) {
+        let (mut all, mut registry) = (Record::default(), self.clone());
         let decided = documents.iter().map(|document| {
             let record = registrable(document).decide(&registry, peer)?;
             let change = DocumentChange::of(record.as_ref());
-            if let Some(record) = record {
-                registry.desk.store = registry.desk.store.preview(&record.writes);
+            if let Some(Record { expect, events, writes, .. }) = record {
+                registry.desk.store = registry.desk.store.preview(&writes);
+                // a row that an earlier document writes is as that document left it
+                all.expect.extend(expect.into_iter().filter(|row| row.revision != Some(PREVIEW_REVISION)));
+                all.events.extend(events);
+                all.writes.extend(writes);
             }
             Ok(change)
         });
-        decided.collect()
+        let changes = decided.collect();
+        (changes, all)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::ground::ingestion::tests::OLD;
 use crate::system::System;
 use crate::testing::ground::{PEER, document, ingested, open_pipeline, population};
 use crate::testing::{World, logged, with_world};
+use crate::verification::tests::support::source_id;
 use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::documents::AnyDocument;
 use oracled_domain::ground::run::{Run, RunState};
@@ -100,7 +101,7 @@ fn a_policy_that_is_set_holds_by_the_ontology_that_a_source_changes_to() {
 }
 
 #[test]
-fn preview_decides_each_document_as_if_those_before_it_were_registered() {
+fn documents_are_registered_together_by_one_commit_or_not_at_all() {
     with_world(|World { system, .. }| async move {
         let ontology: Ontology =
             document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));
@@ -110,26 +111,29 @@ fn preview_decides_each_document_as_if_those_before_it_were_registered() {
         let pipeline = AnyDocument::Pipeline(open_pipeline());
         let in_order = [ontology, source, pipeline];
         let before = logged(&system.store).len();
-        let created = || Ok(DocumentChange::Created);
-        let changes = |documents: &[AnyDocument]| {
-            let changes = system.registry.preview(documents, PEER).into_iter();
-            changes.map(|change| change.map_err(|error| error.to_string())).collect::<Vec<_>>()
+        let registered = async |documents: &[AnyDocument], dry_run: bool| {
+            let changes =
+                system.registry.register_all(documents, dry_run, PEER).await.expect("it is decided");
+            changes.into_iter().map(|change| change.map_err(|error| error.to_string())).collect::<Vec<_>>()
         };
-        assert_eq!(changes(&in_order), [created(), created(), created()]);
+        let created = || Ok(DocumentChange::Created);
+        assert_eq!(registered(&in_order, true).await, [created(), created(), created()]);
         // without the ontology nothing else can be registered
-        assert!(changes(&in_order[1..]).iter().all(Result::is_err));
-        assert_eq!(logged(&system.store).len(), before, "a preview commits nothing");
+        assert!(registered(&in_order[1..], false).await.iter().all(Result::is_err));
+        let mut broken = open_pipeline();
+        broken.pipeline.oracle_id = source_id("nowhere");
+        let with_a_fault = [in_order[0].clone(), in_order[1].clone(), AnyDocument::Pipeline(broken)];
+        assert!(registered(&with_a_fault, false).await[2].is_err());
+        assert_eq!(logged(&system.store).len(), before, "nothing was committed");
         assert!(system.store.sources().expect("they are read").is_empty());
 
-        for document in &in_order {
-            let change = system.registry.register(registrable(document), PEER).await;
-            assert_eq!(change.expect("it is registered"), DocumentChange::Created);
-        }
+        assert_eq!(registered(&in_order, false).await, [created(), created(), created()]);
+        assert_eq!(logged(&system.store).len(), before + 3);
         let unchanged = || Ok(DocumentChange::Unchanged);
-        assert_eq!(changes(&in_order), [unchanged(), unchanged(), unchanged()]);
+        assert_eq!(registered(&in_order, false).await, [unchanged(), unchanged(), unchanged()]);
         let mut other = open_pipeline();
         other.pipeline.audit.log_raw_input = false;
         let before = DocumentChange::Changed(in_order[2].to_json().into());
-        assert_eq!(changes(&[AnyDocument::Pipeline(other)]), [Ok(before)]);
+        assert_eq!(registered(&[AnyDocument::Pipeline(other)], true).await, [Ok(before)]);
     });
 }

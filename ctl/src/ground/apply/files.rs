@@ -4,9 +4,12 @@ use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::lines::{name, reason};
 use oracled_domain::base::distinct::Distinct;
+use oracled_domain::base::wording::plain;
 use oracled_domain::documents::{AnyDocument, DocumentKind, KindHint};
 use serde::{Deserialize, Serialize};
+use serde_saphyr::with_deserializer_from_str_with_options;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -58,22 +61,31 @@ pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<ReadDocument>, Vec<File
     }
     let (mut documents, mut faults) = (Vec::new(), Vec::new());
     for file in files {
-        let text = read_text(&file)?;
-        read_file(&name(&file), &text, &mut documents, &mut faults);
+        match read_text(&file) {
+            Ok(text) => read_file(&name(&file), &text, &mut documents, &mut faults),
+            Err(error) => {
+                let detail = error.to_string();
+                faults.push(FileFault { file: name(&file), line: 1, column: None, detail });
+            }
+        }
     }
     let mut places: BTreeMap<(DocumentKind, String), String> = BTreeMap::new();
     documents.retain(|read: &ReadDocument| {
-        let place = format!("{}:{}", read.file, read.line);
-        let first = places
-            .entry((read.document.kind(), read.document.document_id()))
-            .or_insert_with(|| place.clone());
-        if *first != place {
-            faults.push(FileFault::of(read, &format!("the same document is at {first}, too; remove one")));
+        match places.entry((read.document.kind(), read.document.document_id())) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(format!("{}:{}", read.file, read.line));
+                true
+            }
+            Entry::Occupied(first) => {
+                let detail = format!("the same document is at {}, too; remove one", first.get());
+                faults.push(FileFault::of(read, &detail));
+                false
+            }
         }
-        *first == place
     });
     if documents.is_empty() && faults.is_empty() {
-        return Err(CtlError::NotOne("the files have no documents".into()));
+        let message = "the files have no documents; a folder is read without its subfolders".to_owned();
+        return Err(CtlError::Verb { message, exit_code: 5, was_printed: false });
     }
     Ok((documents, faults))
 }
@@ -116,7 +128,8 @@ fn read_file(file: &str, text: &str, documents: &mut Vec<ReadDocument>, faults: 
 fn parts(text: &str) -> Vec<(usize, &str)> {
     let (mut parts, mut start, mut first_line, mut position) = (Vec::new(), 0, 1, 0);
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
-        if line.trim_end() == "---" {
+        let separated = line.strip_prefix("---").map(str::trim);
+        if separated.is_some_and(|rest| rest.is_empty() || rest.starts_with('#')) {
             parts.push((first_line, &text[start..position]));
             (start, first_line) = (position + line.len(), number + 1);
         }
@@ -136,7 +149,7 @@ struct PartFault {
 impl From<serde_json::Error> for PartFault {
     fn from(error: serde_json::Error) -> Self {
         let place = Some((error.line(), error.column())).filter(|(line, _)| *line > 0);
-        Self { place, detail: reason(&error) }
+        Self { place, detail: plain(&reason(&error)) }
     }
 }
 
@@ -149,6 +162,16 @@ impl From<serde_saphyr::Error> for PartFault {
         // the place is reported apart, and no option of the parser can be set
         let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
         let text = text.split_once(", set DuplicateKeyPolicy").map_or(text, |(text, _)| text);
+        let words = [
+            (
+                "cannot deserialize null into string; use Option<String>",
+                "null is not a text; write the text, or \"\"",
+            ),
+            ("expected mapping start", "an object is expected"),
+            ("expected sequence start", "a list is expected"),
+            ("expected string scalar", "a text is expected; quote one that begins with `{` or `[`"),
+        ];
+        let text = words.iter().find(|(theirs, _)| text == *theirs).map_or(text, |(_, ours)| ours);
         Self { place, detail: text.to_owned() }
     }
 }
@@ -163,8 +186,11 @@ fn read_part(text: &str) -> Result<AnyDocument, PartFault> {
         json.end()?;
         return Ok(document);
     }
-    let KindHint(kind) = serde_saphyr::with_deserializer_from_str(text, |yaml| KindHint::deserialize(yaml))?;
-    Ok(serde_saphyr::with_deserializer_from_str(text, |yaml| AnyDocument::read(kind, yaml))?)
+    // text that looks like a number or a boolean must be quoted: otherwise `1` and `"1"` are two names of one member
+    let options = || serde_saphyr::options! { strict_booleans: true, no_schema: true, with_snippet: false };
+    let KindHint(kind) =
+        with_deserializer_from_str_with_options(text, options(), |yaml| KindHint::deserialize(yaml))?;
+    Ok(with_deserializer_from_str_with_options(text, options(), |yaml| AnyDocument::read(kind, yaml))?)
 }
 
 #[cfg(test)]
@@ -209,6 +235,16 @@ mod tests {
         let places: Vec<_> = faults.iter().map(|fault| (fault.line, fault.column)).collect();
         let at = |line, column| (line, Some(column));
         assert_eq!(places, [at(8, 1), at(15, 1), (20, None), at(22, 4), at(26, 13)], "{faults:#?}");
+    }
+
+    #[test]
+    fn yaml_text_that_looks_like_another_type_must_be_quoted() {
+        let policy = |id: &str| read(&POLICY.replace("un-wpp", id));
+        assert_eq!(policy("\"12\"").0.len(), 1);
+        assert_eq!(policy("12").1.len(), 1);
+        let names = |second: &str| read(&POLICY.replace("{}", &format!("{{\"1\": {{}}, {second}: {{}}}}"))).1;
+        assert_eq!(names("1").len(), 1, "`1` and `\"1\"` are one name");
+        assert_eq!(read(&POLICY.replace("60", "yes")).1.len(), 1);
     }
 
     #[test]

@@ -33,7 +33,12 @@ fn queued_entries_are_committed_as_one_group_each_with_its_caller() {
         }
         system.log.append(stopped()).await.expect("it is queued");
         assert!(logged(&system.store).is_empty(), "an append does not wait for the commit");
-        sleep(GROUP_WAIT + Duration::from_millis(200)).await;
+        sleep(GROUP_WAIT).await;
+        for _ in 0..1000 {
+            if logged(&system.store).is_empty() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
         let lines = lines(&system.store);
         let callers: Vec<_> = lines.iter().map(|line| line.get("caller").cloned()).collect();
         let named = |request_id| Some(json!({"uid": 1, "gid": 2, "pid": 3, "request_id": request_id}));
