@@ -248,6 +248,30 @@ mod tests {
     }
 
     #[test]
+    fn every_example_reads_back_equal_from_what_get_prints() {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth");
+        let folders =
+            ["ontologies", "sources", "pipelines", "workflows", "live"].map(|name| examples.join(name));
+        let (documents, faults) = read_all(&folders).expect("they are read");
+        assert_eq!((documents.len() > 15, faults), (true, Vec::new()));
+        let odd = serde_json::json!({
+            "oracle_id": "odd", "axis_freshness": {}, "default_max_age_seconds": 60, "default_stale_behavior": "fail_closed",
+            "invalidation_triggers": [
+                {"trigger_type": "upstream_signal", "config": {"webhook": "a\u{202e}\tb\n\tc", "secret_file": "1"}},
+                {"trigger_type": "upstream_signal", "config": {"webhook": "no", "secret_file": "0x10"}},
+            ],
+        });
+        let odd = AnyDocument::read(DocumentKind::FreshnessPolicy, odd).expect("it is a policy");
+        for document in documents.into_iter().map(|read| read.document).chain([odd]) {
+            let printed =
+                crate::ground::documents::yaml(document.kind(), &document.to_json()).expect("it is written");
+            let (again, faults) = read(&printed);
+            assert_eq!(faults, [], "{printed}");
+            assert_eq!(again.into_iter().map(|read| read.document).collect::<Vec<_>>(), [document]);
+        }
+    }
+
+    #[test]
     fn folder_is_read_without_its_folders_and_a_document_given_twice_is_a_fault() {
         let folder = TempDir::new().expect("a folder");
         for name in ["b.yml", "a.yaml", "notes.txt"] {
