@@ -103,9 +103,8 @@ pub struct DocumentFault {
 }
 
 /// The change by a registration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 pub enum ChangeKind {
     /// No document of this id was registered.
     Created,

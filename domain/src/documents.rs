@@ -29,6 +29,11 @@ pub trait Document: Serialize + DeserializeOwned {
     /// Its id, unique within its kind.
     fn document_id(&self) -> String;
 
+    /// Its JSON with all defaults.
+    fn to_json(&self) -> Json {
+        serde_json::to_value(self).expect("a document is plain data with string keys")
+    }
+
     /// The SHA-256 of its canonical JSON.
     fn digest(&self) -> Sha256Hex {
         digest_of_json(self)
@@ -137,10 +142,9 @@ macro_rules! document_kinds {
             /// Its JSON with all defaults.
             #[must_use]
             pub fn to_json(&self) -> Json {
-                let json = match self {
-                    $(Self::$Kind(document) => serde_json::to_value(document),)+
-                };
-                json.expect("a document is plain data with string keys")
+                match self {
+                    $(Self::$Kind(document) => document.to_json(),)+
+                }
             }
         }
     };

@@ -24,7 +24,6 @@ use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::workflow::Workflow;
 use oracled_store::ground::state::SourceState;
 use oracled_store::{Store, StoreError};
-use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -257,11 +256,8 @@ fn registered<D: Document>(
 
 /// The content of a registered document.
 fn content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<Option<Value>, StoreError> {
-    fn json(document: &impl Serialize) -> Value {
-        serde_json::to_value(document).expect("a document is plain data with string keys")
-    }
     fn of<D: Document>(store: &Store, document_id: &str) -> Result<Option<Value>, StoreError> {
-        Ok(store.registered::<D>(document_id)?.map(|(registered, _)| json(&registered.document)))
+        Ok(store.registered::<D>(document_id)?.map(|(registered, _)| registered.document.to_json()))
     }
     let source = || match document_id.parse() {
         Ok(oracle_id) => Ok(store.source(&oracle_id)?.map(|(state, _)| state)),
@@ -271,12 +267,14 @@ fn content(store: &Store, kind: DocumentKind, document_id: &str) -> Result<Optio
         DocumentKind::Ontology => of::<Ontology>(store, document_id)?,
         DocumentKind::Adapter => of::<Adapter>(store, document_id)?,
         DocumentKind::Workflow => of::<Workflow>(store, document_id)?,
-        DocumentKind::Source => source()?.map(|state| json(&state.entry.registration)),
-        DocumentKind::FreshnessPolicy => source()?.and_then(|state| state.policy).map(|policy| json(&policy)),
+        DocumentKind::Source => source()?.map(|state| state.entry.registration.to_json()),
+        DocumentKind::FreshnessPolicy => {
+            source()?.and_then(|state| state.policy).map(|policy| policy.to_json())
+        }
         DocumentKind::Pipeline => {
             let Ok(pipeline_id) = document_id.parse::<PipelineId>() else { return Ok(None) };
             let Some((registered, _)) = store.pipeline(&pipeline_id)? else { return Ok(None) };
-            store.definition(&registered.pipeline_sha256)?.map(|definition| json(&definition))
+            store.definition(&registered.pipeline_sha256)?.map(|definition| definition.to_json())
         }
     })
 }

@@ -5,7 +5,6 @@ use serde::de::value::StringDeserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 use std::fmt;
-use std::marker::PhantomData;
 use strum::VariantArray;
 
 const KIND: &str = "kind";
@@ -82,13 +81,13 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Filter<V> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(Others(map, PhantomData))
+        self.0.visit_map(Others(map))
     }
 }
 
-struct Others<'de, A>(A, PhantomData<&'de ()>);
+struct Others<A>(A);
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Others<'de, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Others<A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {

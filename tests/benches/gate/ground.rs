@@ -272,14 +272,7 @@ fn filtered(
             beside.push(began.elapsed().as_secs_f64() * 1e6);
         }
         let [ours, beside] = rounds.map(median);
-        table.row(Row {
-            what: format!("{what}, {count} of {}", release.facts.len()),
-            measured: shown(ours),
-            beside: "SQLite".into(),
-            beside_measured: shown(beside),
-            verdict: format!("{:.2}", ours / beside),
-            ..Row::default()
-        });
+        compared(table, format!("{what}, {count} of {}", release.facts.len()), ours, beside);
     }
     Ok(())
 }
@@ -311,15 +304,20 @@ fn pages(effort: Effort, sides: &mut Sides<'_>, releases: &[Release], table: &mu
         beside.push(each(began));
     }
     let [ours, beside] = rounds.map(median);
+    compared(table, format!("page of {PAGE}, {} pages", lasts.len()), ours, beside);
+    Ok(())
+}
+
+/// A row of times in microseconds, beside SQLite's.
+fn compared(table: &mut Table, what: String, ours: f64, beside: f64) {
     table.row(Row {
-        what: format!("page of {PAGE}, {} pages", lasts.len()),
+        what,
         measured: shown(ours),
         beside: "SQLite".into(),
         beside_measured: shown(beside),
         verdict: format!("{:.2}", ours / beside),
         ..Row::default()
     });
-    Ok(())
 }
 
 fn shown(us: f64) -> String {

@@ -33,17 +33,13 @@ impl DocumentEntry {
     /// The entry of a document in place of `before`.
     #[must_use]
     pub fn new<D: Document>(before: Option<&D>, after: &D, peer: Peer) -> Self {
-        let json = |document: &D| {
-            let json = serde_json::to_value(document).expect("a document is plain data with string keys");
-            Box::new(json)
-        };
         Self {
             kind: D::KIND,
             document_id: after.document_id(),
             before_sha256: before.map(Document::digest),
             sha256: after.digest(),
-            before: before.map(json),
-            after: json(after),
+            before: before.map(|before| before.to_json().into()),
+            after: after.to_json().into(),
             peer,
         }
     }
