@@ -1,4 +1,4 @@
-//! What came of asking: who has something to say, and who is missing.
+//! Collects the answers of the oracles, and the oracles that are missing.
 
 use super::call::{Call, CallOutcome, Cut, Failure, Refusal, Reply};
 use super::candidate::Candidate;
@@ -14,33 +14,33 @@ use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
 
-/// All answers, in the workflow's order. An untrusted oracle adds only its answer: no decision depends on it.
+/// The collected answers, in the workflow's order. An untrusted oracle adds only its answer: no decision depends on it.
 #[derive(Debug, Default)]
 pub(super) struct Hearing<'a> {
     pub(super) voices: Vec<Voice<'a>>,
-    /// Every oracle, and what came of it.
+    /// Each oracle, with the outcome of its call.
     pub(super) outcomes: Vec<(&'a SourceId, CallOutcome)>,
-    /// Registered oracles that were to answer and have nothing to show.
+    /// The registered oracles without a usable answer.
     pub(super) absent: Vec<Absent<'a>>,
-    /// Registered oracles that know several things that could be meant.
+    /// The registered oracles with several matching records.
     pub(super) ambiguous: Vec<&'a SourceId>,
     pub(super) warnings: Vec<String>,
 }
 
-/// An oracle whose answer can be looked at.
+/// An oracle with a usable answer.
 #[derive(Debug)]
 pub(super) struct Voice<'a> {
     pub(super) oracle_id: &'a SourceId,
-    /// The axes that it was asked for: of others nothing is believed that it says.
+    /// The axes that the oracle was asked for. Its values on other axes are ignored.
     pub(super) asked: &'a [String],
     pub(super) candidate: &'a Candidate,
-    /// As registered; one lower where the answer can be neither versioned nor hashed.
+    /// The registered tier; one lower if the answer has neither a version nor a hash.
     pub(super) tier: Tier,
-    /// Whether it is what was kept of the oracle, in the place of an answer that did not come.
+    /// Whether a cached answer replaced a missing one.
     pub(super) is_kept: bool,
 }
 
-/// A registered oracle that has nothing to show.
+/// A registered oracle without a usable answer.
 #[derive(Debug)]
 pub(super) struct Absent<'a> {
     pub(super) oracle_id: &'a SourceId,
@@ -48,19 +48,19 @@ pub(super) struct Absent<'a> {
     pub(super) absence: Absence,
 }
 
-/// Why an oracle has nothing to show.
+/// Why an oracle has no usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Absence {
-    /// It took too long for this.
+    /// The oracle exceeded this limit.
     TooSlow(Cut),
-    /// It cannot be reached.
+    /// The oracle cannot be reached.
     Unreachable,
-    /// It failed, or what it said cannot be trusted.
+    /// The oracle failed, or its answer cannot be trusted.
     Unusable,
 }
 
 impl Absence {
-    /// For which reason nothing is settled then.
+    /// The reason why an axis is not settled then.
     pub(super) const fn reason(self) -> Reason {
         match self {
             Self::TooSlow(_) | Self::Unreachable => Reason::OracleUnreachable,
@@ -69,7 +69,7 @@ impl Absence {
     }
 }
 
-/// What one call comes to.
+/// The result of one call.
 enum Heard<'a> {
     Voice(&'a Candidate),
     Nothing,
@@ -77,7 +77,7 @@ enum Heard<'a> {
     Missing(Absence, String),
 }
 
-/// What came of the calls of `inputs`.
+/// Collects the results of the calls of `inputs`.
 pub(super) fn hear(inputs: &Inputs) -> Hearing<'_> {
     let mut hearing = Hearing::default();
     for oracle_id in &inputs.workflow.oracles {
@@ -126,7 +126,7 @@ impl<'a> Hearing<'a> {
     }
 }
 
-/// What came of a call; an answer that is no good is none.
+/// The outcome of a call. An answer that cannot be used counts as refused.
 const fn outcome(reply: &Reply, heard: &Heard<'_>) -> CallOutcome {
     match (reply, heard) {
         (_, Heard::Missing(Absence::TooSlow(_), _)) => CallOutcome::TimedOut,
@@ -189,8 +189,8 @@ fn refused(refusal: Refusal, cause: &str) -> String {
     format!("its answer is refused ({}): {cause}", refusal.into_str())
 }
 
-/// What is kept of an oracle that is slow or out of reach, where the workflow serves that and it is not too old. An oracle
-/// whose answer cannot be trusted is not covered up by an older one.
+/// The cached answer of a slow or unreachable oracle, if the workflow serves it and it is not too old. It never replaces an
+/// answer that cannot be trusted.
 fn kept<'a>(
     inputs: &Inputs,
     oracle_id: &SourceId,
@@ -210,7 +210,7 @@ fn kept<'a>(
         warnings.push(format!("{oracle_id}: nothing is kept of it"));
         return None;
     };
-    // it was looked at when it came
+    // its times are compared with its own arrival
     let came_at = Some(candidate.record.retrieved_at);
     let (observed_at, age_s) = (candidate.observed_at, age_s(candidate.observed_at, inputs.decided_at));
     if let Some((refusal, cause)) = fault(inputs, oracle_id, candidate, came_at) {
@@ -230,8 +230,8 @@ fn kept<'a>(
     Some(candidate)
 }
 
-/// What speaks against an answer that came at `came_at`, whoever hands it in. How long others took does not matter: what lay ahead
-/// when it came does not lie behind since somebody else was slow.
+/// The fault of an answer that arrived at `came_at`, if any. Its times are compared with its arrival: a time in the future
+/// does not become valid because another oracle was slow.
 fn fault(
     inputs: &Inputs,
     oracle_id: &SourceId,
@@ -258,7 +258,7 @@ fn fault(
     if let Some(ahead) = times.into_iter().find(|time| *time > latest) {
         return Some((Refusal::Schema, format!("{ahead} lies ahead: it would never be old")));
     }
-    // what it says instead is not quoted: it would be told where no values are
+    // the value is not quoted, because warnings are also shown where values are withheld
     let is_none = |(path, axis): &(&String, &Axis)| {
         candidate.values.get(*path).is_some_and(|stated| stated.value.typed(axis).is_err())
     };

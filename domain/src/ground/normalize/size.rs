@@ -1,16 +1,16 @@
-//! How large a record may become: one that has no room where records are kept is one record rejected, and no run that fails.
+//! Limits for the size of a record. A record that exceeds a limit is rejected; the run continues.
 
 use super::Values;
 use crate::ground::ontology::Ontology;
 use crate::ground::rejection::{Rejection, Rule};
 use std::collections::BTreeMap;
 
-/// The longest text by which records are looked up or told apart, in bytes.
+/// The maximum length of a text that is part of a key or an index, in bytes.
 const KEY_MAX_BYTES: usize = 2048;
-/// The most that all paths, values and definitions of a record have together, in bytes; its JSON has six times that at most.
+/// The maximum size of all paths, values and definitions of a record, in bytes; its JSON is at most six times as large.
 const CONTENT_MAX_BYTES: usize = 512 * 1024;
 
-/// Whether there is room for the values and their definitions; values by which records are looked up are in keys.
+/// Checks the size of the values and their definitions, and of the values that become parts of keys.
 pub(super) fn check_values(
     values: &Values<'_>,
     definitions: &BTreeMap<String, String>,
@@ -38,7 +38,7 @@ pub(super) fn check_values(
     Err(Rejection::new(Rule::Mapping, None, reason))
 }
 
-/// Whether there is room for the id, which is in keys.
+/// Checks the size of the id, which is part of keys.
 pub(super) fn check_id(id: &str) -> Result<(), Rejection> {
     if id.len() <= KEY_MAX_BYTES {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Whether it helps to ask again, for whoever is told nothing.
+//! Guidance on a retry, for a `blocked` envelope.
 
 use super::Ruling;
 use crate::base::moment::span;
@@ -11,7 +11,7 @@ use crate::verification::inputs::Inputs;
 use crate::verification::reason::Reason;
 use std::collections::BTreeSet;
 
-/// Its advice names whom it is about and says after how long: it is told without the other members, too.
+/// The guidance on a retry. The advice names the oracles and the delay, because it is also shown without the other members.
 pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     let has = |reason| ruling.reasons.contains(&reason);
     if has(Reason::QueueFull) {
@@ -53,7 +53,7 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     Retry { after_ms: None, oracles: Vec::new(), advice }
 }
 
-/// What helps where oracles failed, or gave what cannot be trusted.
+/// The guidance if oracles failed, or gave answers that cannot be trusted.
 fn of_unusable(ruling: &Ruling<'_>) -> Retry {
     let unusable = ruling.missing.iter().filter(|absent| absent.absence == Absence::Unusable);
     let cannot_be_asked =
@@ -71,7 +71,7 @@ fn of_unusable(ruling: &Ruling<'_>) -> Retry {
     Retry { after_ms: None, oracles, advice }
 }
 
-/// What helps where oracles gave no answer.
+/// The guidance if oracles gave no answer.
 fn of_missing(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     let oracles: Vec<_> = ruling.missing.iter().map(|absent| absent.oracle_id.clone()).collect();
     let pauses = ruling.missing.iter().map(|absent| pause_ms(inputs, absent));
@@ -89,7 +89,7 @@ fn names(oracles: &[SourceId]) -> String {
     oracles.iter().map(SourceId::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether all that has no value is claimed by whoever knows it, and only not confirmed.
+/// Whether each axis without a value is self-reported and has a claim that is not confirmed.
 fn can_be_confirmed(inputs: &Inputs, ruling: &Ruling<'_>) -> bool {
     let is_self_reported =
         |path: &str| inputs.axes.get(path).is_some_and(|axis| axis.class == AxisClass::SelfReported);
@@ -98,7 +98,7 @@ fn can_be_confirmed(inputs: &Inputs, ruling: &Ruling<'_>) -> bool {
     open.peek().is_some() && open.all(|(path, _)| is_self_reported(path) && is_claimed(path))
 }
 
-/// After how long it makes sense to ask an oracle again, in milliseconds; nothing where that is up to an administrator.
+/// The delay before a retry of an oracle, in milliseconds; `None` if an administrator must act first.
 fn pause_ms(inputs: &Inputs, absent: &Absent<'_>) -> Option<u64> {
     match &absent.call.reply {
         Reply::CircuitOpen { retry_after_ms } => *retry_after_ms,
