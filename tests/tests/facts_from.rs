@@ -465,7 +465,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
         record_id.as_str().expect("it has an id")
     );
     assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&wanted), "{shown}");
-    assert!(shown.ends_with("\nfacts_from[0]: 21 facts of source world-bank-population\n"), "{shown}");
+    assert!(shown.ends_with("\nfacts_from[0]: 21 facts from source world-bank-population\n"), "{shown}");
     let (status, shown) = check("false.txt", FALSE_TEXT, &[]);
     assert!(status == Some(1) && shown.contains("no fact supports this claim"), "{shown}");
     let more = file("facts.txt", FALSE_TEXT);

@@ -232,7 +232,7 @@ async fn invalid_document_is_refused_with_the_path_of_the_fault() {
             named.to_string(),
             "the document's id is other, and the path has world-bank-population",
         ),
-        (REGISTRATION, "[]".into(), "a document is an object"),
+        (REGISTRATION, "[]".into(), "a document must be an object"),
         (
             PIPELINE,
             r#"{"tables": {"a": {}, "a": {}}}"#.into(),

@@ -130,9 +130,9 @@ async fn invalid_records_are_rejected_one_by_one_with_their_causes() {
         (format!("{{\"number\": 4, \"size\": 0.{digits}}}").into(), Rule::AxisType, "at most"),
         (b"{\"number\": 4, \"size\": 1e400}".into(), Rule::AxisType, "10^400"),
         (b"{\"number\": 4, \"size\": 1e99999999999999999999}".into(), Rule::AxisType, ""),
-        (b"{\"number\": NaN}".into(), Rule::Readable, "no JSON"),
+        (b"{\"number\": NaN}".into(), Rule::Readable, "not JSON"),
         (b"[]".into(), Rule::Readable, "an object"),
-        (b"{\"number\": 5".into(), Rule::Readable, "no JSON"),
+        (b"{\"number\": 5".into(), Rule::Readable, "not JSON"),
         (
             format!("{{\"number\": 6, \"name\": \"{}\"}}", "n".repeat(600_000)).into(),
             Rule::AxisType,

@@ -189,7 +189,7 @@ async fn calls_over_the_concurrency_limit_get_model_busy() {
     registered(routes, "lost", None).await;
     for refused in [ordered(routes, "cs_2").await, read(routes, "lost").await] {
         let document = problem(&refused, 503, "model_busy");
-        assert!(document["detail"].as_str().unwrap().contains("at most 2 calls"), "{document}");
+        assert!(document["detail"].as_str().unwrap().contains("(limit 2)"), "{document}");
         assert_eq!(retry_after_s(&refused), Some(1));
     }
     assert_eq!((told_of(control, "cs_2").await.len(), told_of(control, "lost").await.len()), (0, 1));

@@ -246,7 +246,7 @@ fn refusals() -> Vec<(Value, &'static str)> {
             json!({"candidate_output": "?", "facts": [], "constraints": ["a < b"], "rules": ["RULE-CONT-001"]}),
             "`constraints` is given, but no rule that uses it is applied; name one in `rules`: RULE-CONT-002",
         ),
-        (json!([]), "a request is an object"),
+        (json!([]), "a request must be an object"),
     ]
 }
 

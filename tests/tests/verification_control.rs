@@ -330,7 +330,7 @@ async fn live_source_stays_live_and_has_no_pipeline_or_queries() {
     pipeline = with(pipeline, "/pipeline/pipeline_id", json!("un-live"));
     let refused =
         problem(&put(control, "/v1/documents/pipeline/un-live", &pipeline).await, 409, "source_live");
-    assert!(refused["detail"].as_str().unwrap().contains("it has an adapter"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("register an adapter for it"), "{refused}");
     let query = json!({"oracle_id": "un-live", "request": {"axes_requested": ["population"]}});
     let refused = post(&mut daemon.routes().await, "/v1/query", &query).await;
     let refused = problem(&refused, 409, "source_live");

@@ -149,7 +149,7 @@ async fn untrusted_source_has_no_effect_and_registered_deviation_is_reviewed() {
     office.says(people(POISON));
     let envelope = verified(&daemon).await;
     assert_eq!((&envelope["kind"], &envelope["reasons"]), (&json!("human_review"), &json!(["deviation"])));
-    let jump = format!("it was {HONEST} and is {POISON}, more than 0.5 of it apart");
+    let jump = format!("it was {HONEST} and is {POISON}; the difference exceeds 0.5 of it");
     assert_eq!(envelope["candidates"][1]["deviations"], json!({"population": jump}));
     assert!(envelope["axes"]["population"].get("value").is_none(), "{envelope}");
 }

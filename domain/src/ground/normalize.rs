@@ -128,7 +128,7 @@ impl Normalizer {
             };
             let Some(value) = value else { continue };
             if values.contains_key(&path) {
-                return Err(Rejection::new(Rule::Mapping, Some(&path), "two elements are called so"));
+                return Err(Rejection::new(Rule::Mapping, Some(&path), "two elements have this name"));
             }
             values.insert(path, (mapping, value));
         }
@@ -173,7 +173,7 @@ impl Normalizer {
         let mut identity = Vec::new();
         for axis in self.ontology.identity() {
             let missing =
-                || Rejection::new(Rule::Mapping, Some(&axis.axis), "nothing says what the record speaks of");
+                || Rejection::new(Rule::Mapping, Some(&axis.axis), "no value identifies the record's entity");
             identity.push(values.get(axis.axis.as_str()).ok_or_else(missing)?.1.clone());
         }
         let (valid_from, valid_until) = self.valid_time(raw)?;
@@ -252,7 +252,7 @@ impl Normalizer {
         if let (Some(from), Some(until)) = (from, until)
             && until <= from
         {
-            let reason = format!("it would be valid until {until}, and only from {from} on");
+            let reason = format!("it is valid until {until}, which is not after its start, {from}");
             return Err(Rejection::new(Rule::ValidTime, Some(valid_time.from.as_str()), reason));
         }
         Ok((from, until))

@@ -31,7 +31,7 @@ pub fn deviations(
         let rule = limit.broken(&was.typed(axis).ok()?, &now.value.typed(axis).ok()?)?;
         let of = before.source_version.map_or_else(String::new, |version| format!(" in {version}"));
         let is = &now.value;
-        Some((path.clone(), format!("it was {was}{of} and is {is}, more than {rule} apart")))
+        Some((path.clone(), format!("it was {was}{of} and is {is}; the difference exceeds {rule}")))
     });
     looked_at.collect()
 }

@@ -160,7 +160,7 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
         },
         Reply::NoRecord | Reply::NotAwaited => Heard::Nothing,
         Reply::Several { records } => {
-            warnings.push(format!("{oracle_id}: has {records} records that could be meant"));
+            warnings.push(format!("{oracle_id}: {records} of its records match the question"));
             Heard::Several
         }
         Reply::TimedOut { cut } => {
@@ -186,7 +186,7 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
 }
 
 fn refused(refusal: Refusal, cause: &str) -> String {
-    format!("its answer is refused ({}): {cause}", refusal.into_str())
+    format!("its answer is rejected ({}): {cause}", refusal.into_str())
 }
 
 /// The cached answer of a slow or unreachable oracle, if the workflow serves it and it is not too old. It never replaces an
@@ -207,25 +207,25 @@ fn kept<'a>(
         return None;
     }
     let Some(candidate) = call.kept.as_deref() else {
-        warnings.push(format!("{oracle_id}: nothing is kept of it"));
+        warnings.push(format!("{oracle_id}: no cached answer"));
         return None;
     };
     // its times are compared with its own arrival
     let came_at = Some(candidate.record.retrieved_at);
     let (observed_at, age_s) = (candidate.observed_at, age_s(candidate.observed_at, inputs.decided_at));
     if let Some((refusal, cause)) = fault(inputs, oracle_id, candidate, came_at) {
-        warnings.push(format!("{oracle_id}: what is kept of it is no good: {}", refused(refusal, &cause)));
+        warnings.push(format!("{oracle_id}: its cached answer is not usable: {}", refused(refusal, &cause)));
         return None;
     }
     let (age, tolerance) = age_and_limit(age_s, tolerance_s);
     if age_s > tolerance_s {
         warnings.push(format!(
-            "{oracle_id}: what is kept of it is as of {observed_at}, {age} old; the workflow tolerates {tolerance}"
+            "{oracle_id}: its cached answer is from {observed_at}, {age} old; the workflow allows {tolerance}"
         ));
         return None;
     }
     warnings.push(format!(
-        "{oracle_id}: its answer as of {observed_at} is used, which is {age} old; the workflow tolerates {tolerance}"
+        "{oracle_id}: its cached answer from {observed_at} is used, {age} old; the workflow allows {tolerance}"
     ));
     Some(candidate)
 }
@@ -243,10 +243,10 @@ fn fault(
         return Some((Refusal::Identity, format!("it is {other}'s")));
     }
     if candidate.thing != inputs.question.thing {
-        return Some((Refusal::Identity, "it speaks of another thing than was asked for".into()));
+        return Some((Refusal::Identity, "it is about another entity than the requested one".into()));
     }
     if candidate.record.signature_info.as_ref().is_some_and(|signature| !signature.signature_valid) {
-        return Some((Refusal::Signature, "the signature does not hold".into()));
+        return Some((Refusal::Signature, "the signature is invalid".into()));
     }
     let record = &candidate.record;
     let came_at = came_at.map_or(inputs.decided_at, |came_at| came_at.min(inputs.decided_at));
@@ -256,12 +256,12 @@ fn fault(
     let latest = ingested_at.map_or(latest, |ingested_at| ingested_at.max(latest));
     let times = [candidate.observed_at, record.retrieved_at, record.verified_at];
     if let Some(ahead) = times.into_iter().find(|time| *time > latest) {
-        return Some((Refusal::Schema, format!("{ahead} lies ahead: it would never be old")));
+        return Some((Refusal::Schema, format!("{ahead} is in the future")));
     }
     // the value is not quoted, because warnings are also shown where values are withheld
     let is_none = |(path, axis): &(&String, &Axis)| {
         candidate.values.get(*path).is_some_and(|stated| stated.value.typed(axis).is_err())
     };
     let (path, axis) = inputs.axes.iter().find(is_none)?;
-    Some((Refusal::Schema, format!("what it says on `{path}` is no {}", axis.kind.into_str())))
+    Some((Refusal::Schema, format!("its value of `{path}` is not a {}", axis.kind.into_str())))
 }

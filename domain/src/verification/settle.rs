@@ -274,7 +274,7 @@ impl<'a> Settlement<'a> {
             if let Some(lock) = locks.max_by_key(newest) {
                 let (at, until) = (lock.verified_at, lock.valid_until);
                 self.warnings.push(format!(
-                    "`{path}`: what uid {} decided on {at} is not valid now (until {until})",
+                    "`{path}`: the decision of uid {} on {at} is no longer valid (until {until})",
                     lock.verifier_id
                 ));
             }
@@ -286,7 +286,7 @@ impl<'a> Settlement<'a> {
             &value,
             path,
             axis,
-            &format!("uid {} has decided otherwise", lock.verifier_id),
+            &format!("uid {} decided on another value", lock.verifier_id),
         );
         self.accept(value, Basis::HumanLock, Backing::Lock(lock));
         true
@@ -303,18 +303,18 @@ impl<'a> Settlement<'a> {
     ) -> bool {
         let Some(claim) = claim else { return false };
         if axis.class == AxisClass::Measured {
-            self.warnings.push(format!("`{path}`: what {} claims decides nothing", claim.claimed_by));
+            self.warnings.push(format!("`{path}`: the claim of {} has no effect", claim.claimed_by));
             return false;
         }
         if !claim.confirmed {
-            self.warnings.push(format!("`{path}`: {} has not confirmed what they claim", claim.claimed_by));
+            self.warnings.push(format!("`{path}`: {} has not confirmed the claim", claim.claimed_by));
             return false;
         }
         let Ok(value) = claim.value.typed(axis) else { return false };
         if is_always_human(inputs, axis) {
             return false;
         }
-        self.note_others(on_axis, &value, path, axis, &format!("{} has confirmed another", claim.claimed_by));
+        self.note_others(on_axis, &value, path, axis, &format!("{} confirmed another value", claim.claimed_by));
         self.accept(value, Basis::HumanConfirmation, Backing::Claim(claim));
         true
     }

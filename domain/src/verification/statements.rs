@@ -76,12 +76,12 @@ fn standing(
     if let Some(limit_s) = ttl_s(voice, axis).filter(|limit_s| age_s > *limit_s) {
         let (age, limit) = age_and_limit(age_s, limit_s);
         warnings.push(format!(
-            "{id}: `{path}` is as of {observed_at}, {age} old; no value may be older than {limit}"
+            "{id}: `{path}` is from {observed_at}, {age} old; the limit is {limit}"
         ));
         return Err(Reason::Expired);
     }
     let Some(freshness) = voice.candidate.freshness.iter().find(|freshness| freshness.axis == path) else {
-        warnings.push(format!("{id}: nobody has looked how fresh `{path}` is"));
+        warnings.push(format!("{id}: the freshness of `{path}` is not checked"));
         return Err(Reason::Stale);
     };
     if !freshness.stale {
@@ -91,11 +91,11 @@ fn standing(
         let age_s = freshness.age_seconds.unwrap_or(age_s);
         let (age, limit) = age_and_limit(age_s, freshness.max_age_seconds);
         let why = if age_s > freshness.max_age_seconds {
-            format!("{age} old, and its source allows {limit}")
+            format!("{age} old; its source allows {limit}")
         } else {
-            "what its source has said was declared stale since then".to_owned()
+            "its source was marked stale since then".to_owned()
         };
-        warnings.push(format!("{id}: `{path}` as of {observed_at} is stale: {why}"));
+        warnings.push(format!("{id}: `{path}` from {observed_at} is stale: {why}"));
     }
     match freshness.stale_behavior {
         StaleBehavior::ServeStaleSilent | StaleBehavior::ServeStaleWithWarning => Ok(voice.tier),

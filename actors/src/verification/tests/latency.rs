@@ -203,7 +203,7 @@ fn kept_answer_is_served_with_its_time_and_a_warning_within_tolerance() {
                 let evidence = &envelope.axes["population"].evidence[0];
                 assert_eq!((evidence.stale, evidence.observed_at), (true, observed_at));
                 let told = format!(
-                    "live: its answer as of {observed_at} is used, which is {age} old; the workflow tolerates 10 minutes"
+                    "live: its cached answer from {observed_at} is used, {age} old; the workflow allows 10 minutes"
                 );
                 assert_eq!(envelope.warnings.last(), Some(&told));
                 let is_asked = envelope.candidates[0].outcome != CallOutcome::CircuitOpen;

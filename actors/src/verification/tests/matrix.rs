@@ -279,13 +279,13 @@ impl Case {
             let waited_s = latency_ms / 1_000;
             let observed_at = kept.map(|kept| kept.observed_at.to_string()).unwrap_or_default();
             warnings.push(match self.kept {
-                Kept::Nothing => "live: nothing is kept of it".to_owned(),
+                Kept::Nothing => "live: no cached answer".to_owned(),
                 Kept::Tolerated => format!(
-                    "live: its answer as of {observed_at} is used, which is {} seconds old; the workflow tolerates 10 minutes",
+                    "live: its cached answer from {observed_at} is used, {} seconds old; the workflow allows 10 minutes",
                     100 + waited_s
                 ),
                 Kept::TooOld => format!(
-                    "live: what is kept of it is as of {observed_at}, {} seconds old; the workflow tolerates 600 seconds",
+                    "live: its cached answer is from {observed_at}, {} seconds old; the workflow allows 600 seconds",
                     601 + waited_s
                 ),
             });

@@ -160,10 +160,10 @@ mod tests {
     fn deviating_value_is_shown_on_its_axis_with_the_earlier_value() {
         let candidate = json!({"oracle_id": "office", "outcome": "answered", "stale": false, "contested": false,
             "late": false, "latency_ms": 5, "values": {"population": {"value": "9000"}},
-            "deviations": {"population": "it was 54208 in v1 and is 9000, more than 100 apart"}});
+            "deviations": {"population": "it was 54208 in v1 and is 9000; the difference exceeds 100"}});
         let told = shown(json!({"candidates": [candidate]}));
         let wanted = "population: no value (human_review)\n  a value deviates too far from its source's baseline (deviation)\n  \
-                      office: it was 54208 in v1 and is 9000, more than 100 apart\n";
+                      office: it was 54208 in v1 and is 9000; the difference exceeds 100\n";
         assert!(told.contains(wanted), "{told}");
     }
 

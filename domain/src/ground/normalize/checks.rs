@@ -70,7 +70,7 @@ impl Constraint {
             Self::Enum(allowed) if !allowed.contains(value) => {
                 let told: Vec<_> = allowed.iter().take(ALLOWED_TOLD_MAX).map(Typed::text).collect();
                 let more = if allowed.len() > ALLOWED_TOLD_MAX { ", …" } else { "" };
-                format!("is none of the values allowed: {}{more}", told.join(", "))
+                format!("is not one of the allowed values: {}{more}", told.join(", "))
             }
             Self::Regex(regex) if !regex.is_match(&value.text()) => format!("does not match {regex}"),
             Self::Range { .. } | Self::Enum(_) | Self::Regex(_) | Self::Custom(_) => return None,

@@ -143,7 +143,7 @@ fn words(error: &ExecutionError) -> String {
         }
         ExecutionError::Overflow(..) => "a whole number leaves 64 bits".to_owned(),
         ExecutionError::FunctionError { function, message } => format!("{function}: {message}"),
-        _ => "its values are not of the types that it takes".to_owned(),
+        _ => "its values have the wrong types".to_owned(),
     }
 }
 

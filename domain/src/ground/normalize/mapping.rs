@@ -96,7 +96,7 @@ impl<'r> Draft<'r> {
             Raw::List(_) | Raw::Object(_) => Err(Rejection::new(
                 Rule::Mapping,
                 Some(path),
-                "a list or an object stands where one value should",
+                "a list or an object is in the place of a single value",
             )),
         }
     }
@@ -165,7 +165,7 @@ impl Normalizer {
                 None => element.name.map(Cow::Borrowed),
             };
             let key =
-                key.ok_or_else(|| refuse(format!("its element {place} has nothing to be called by")))?;
+                key.ok_or_else(|| refuse(format!("its element {place} has no name")))?;
             let Some(key) = mapping.called(&key, warnings)? else { continue };
             let path = axis.at_key(key);
             let Some(raw_value) = mapping.source.find_within(element.raw) else { continue };
@@ -211,7 +211,7 @@ impl Definition {
                 None => NotOfAxis::new(&word, format!("a word of the table of definitions by `{axis}`"))
                     .to_string(),
             },
-            None => format!("`{axis}`, which says by which definition it was measured, has no value"),
+            None => format!("`{axis}`, which selects the definition of the measurement, has no value"),
         };
         let rejection = Rejection::new(Rule::EnumMapping, Some(path), fault);
         if words.otherwise == Otherwise::Reject {
@@ -247,15 +247,15 @@ impl Mapping {
         let called = match words.map(|words| (words.entries.get(key), words.otherwise)) {
             Some((Some(called), _)) => called.as_deref(),
             None | Some((None, Otherwise::Keep)) => Some(key),
-            Some((None, Otherwise::Reject)) => return Err(refuse(format!("nothing is known of `{key}`"))),
+            Some((None, Otherwise::Reject)) => return Err(refuse(format!("`{key}` is not in the table"))),
             Some((None, Otherwise::Warn)) => {
-                warnings.push(refuse(format!("nothing is known of `{key}`")));
+                warnings.push(refuse(format!("`{key}` is not in the table")));
                 None
             }
         };
         match called {
             Some(called) if !is_group_key(called) => Err(refuse(format!(
-                "`{called}` cannot stand in a path: a key has `A-Z a-z 0-9 _ -`; name it in a table"
+                "`{called}` cannot be part of a path (`A-Z a-z 0-9 _ -` allowed); give it a name in a table"
             ))),
             called => Ok(called),
         }

@@ -27,14 +27,14 @@ pub(super) fn check_values(
         };
         identity_bytes += if axis.identity { text.len() } else { 0 };
         if text.len().max(identity_bytes) > KEY_MAX_BYTES {
-            let reason = format!("records are looked up by it: it has more than {KEY_MAX_BYTES} bytes");
+            let reason = format!("its value, a lookup key, has more than {KEY_MAX_BYTES} bytes");
             return Err(Rejection::new(Rule::AxisType, Some(path), reason));
         }
     }
     if size_bytes <= CONTENT_MAX_BYTES {
         return Ok(());
     }
-    let reason = format!("the record would have {size_bytes} bytes, {CONTENT_MAX_BYTES} at most");
+    let reason = format!("the record has {size_bytes} bytes (at most {CONTENT_MAX_BYTES} allowed)");
     Err(Rejection::new(Rule::Mapping, None, reason))
 }
 
@@ -43,6 +43,6 @@ pub(super) fn check_id(id: &str) -> Result<(), Rejection> {
     if id.len() <= KEY_MAX_BYTES {
         return Ok(());
     }
-    let reason = format!("its id has {} bytes, {KEY_MAX_BYTES} at most", id.len());
+    let reason = format!("its id has {} bytes (at most {KEY_MAX_BYTES} allowed)", id.len());
     Err(Rejection::new(Rule::Mapping, None, reason))
 }

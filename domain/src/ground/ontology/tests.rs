@@ -136,7 +136,7 @@ fn version_keeps_another_if_records_keep_their_meaning() {
     }
     let identity = axis("more", "string", json!({ "identity": true }));
     for (refused, words) in [
-        (set(3, "unit", json!("kg")), "axis `weight`: `unit` is g, and would be kg"),
+        (set(3, "unit", json!("kg")), "axis `weight`: `unit` would change from g to kg"),
         (set(3, "unit", json!(null)), "axis `weight`: `unit` would change from g to none"),
         (set(1, "type", json!("string")), "axis `year`: `type` would change from integer to string"),
         (

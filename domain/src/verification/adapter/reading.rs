@@ -89,7 +89,7 @@ impl Ready {
     /// The URL of the query.
     ///
     /// # Errors
-    /// Why the question cannot be asked.
+    /// If the adapter cannot answer the question.
     pub fn url(&self, asked: &Asked<'_>) -> Result<String, Unasked> {
         let elsewhere =
             self.fixed.iter().find(|(axis, value)| asked.thing.get(*axis).is_some_and(|of| of != *value));

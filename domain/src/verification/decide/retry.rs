@@ -15,8 +15,7 @@ use std::collections::BTreeSet;
 pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     let has = |reason| ruling.reasons.contains(&reason);
     if has(Reason::QueueFull) {
-        let advice = "a person has to decide, and too many questions wait for people already: ask again once they have resolved \
-                      some";
+        let advice = "too many questions wait for a reviewer already; ask again after some are resolved";
         return Retry { after_ms: None, oracles: Vec::new(), advice: advice.into() };
     }
     if !ruling.reverify.is_empty() {
@@ -28,7 +27,7 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     if has(Reason::Stale) || has(Reason::Expired) {
         let oracles: Vec<_> = stale(inputs, ruling).into_iter().collect();
         let advice = format!(
-            "what {} said is too old: it takes a newer release, or a policy that allows its age",
+            "the answer of {} is too old; ingest a newer release, or allow its age in the policy",
             names(&oracles)
         );
         return Retry { after_ms: None, oracles, advice };
@@ -41,11 +40,11 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     }
     if has(Reason::BudgetExceeded) {
         let after_ms = inputs.workflow.oracle_latency.hard_timeout_ms;
-        let advice = format!("the decision took longer than it may: {}", again(after_ms));
+        let advice = format!("the decision exceeded its time budget: {}", again(after_ms));
         return Retry { after_ms: Some(after_ms), oracles: Vec::new(), advice };
     }
     let helps = if can_be_confirmed(inputs, ruling) {
-        "ask again once whoever claims one has confirmed it"
+        "ask again after the claimant has confirmed the value"
     } else {
         "asking again does not help by itself"
     };
@@ -62,10 +61,10 @@ fn of_unusable(ruling: &Ruling<'_>) -> Retry {
     let oracles: Vec<_> = unusable.map(|absent| absent.oracle_id.clone()).collect();
     let names = names(&oracles);
     let advice = if is_the_question {
-        format!("such a question cannot be put to {names}: ask another one, or by another workflow")
+        format!("{names} cannot answer this question; ask another one, or use another workflow")
     } else {
         format!(
-            "an administrator has to look into what came from {names}: a failure, or an answer that cannot be trusted"
+            "an administrator has to check {names}: it failed, or its answer cannot be trusted"
         )
     };
     Retry { after_ms: None, oracles, advice }
@@ -77,7 +76,7 @@ fn of_missing(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     let pauses = ruling.missing.iter().map(|absent| pause_ms(inputs, absent));
     let after_ms = pauses.collect::<Option<Vec<_>>>().and_then(|pauses| pauses.into_iter().max());
     let helps = after_ms
-        .map_or_else(|| "an administrator has to close the circuit that is held open".to_owned(), again);
+        .map_or_else(|| "an administrator has to close the circuit".to_owned(), again);
     Retry { after_ms, advice: format!("no answer came from {}: {helps}", names(&oracles)), oracles }
 }
 

@@ -150,7 +150,7 @@ fn oracle_that_cannot_answer_about_the_past_is_missing_with_advice() {
     );
     let retry = envelope.retry.expect("there is guidance");
     assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-b"));
-    assert!(retry.advice.starts_with("such a question cannot be put to lab-b: "), "{}", retry.advice);
+    assert!(retry.advice.starts_with("lab-b cannot answer this question"), "{}", retry.advice);
 }
 
 /// The expected warning, and the change that spoils an answer.
@@ -160,24 +160,24 @@ type Spoilt = (&'static str, fn(&mut Inputs));
 #[test]
 fn answer_to_another_question_or_with_a_bad_signature_is_refused() {
     let spoil: [Spoilt; 5] = [
-        ("its answer is refused (identity): it speaks of another thing than was asked for", |inputs| {
+        ("its answer is rejected (identity): it is about another entity than the requested one", |inputs| {
             let other = Value::Text("p-2".into());
             answer_of(inputs, "lab-a").thing.insert("patient".into(), other);
         }),
-        ("its answer is refused (identity): it is lab-b's", |inputs| {
+        ("its answer is rejected (identity): it is lab-b's", |inputs| {
             answer_of(inputs, "lab-a").record.oracle_id = "lab-b".parse().expect("an id");
         }),
-        ("its answer is refused (signature): the signature does not hold", |inputs| {
+        ("its answer is rejected (signature): the signature is invalid", |inputs| {
             answer_of(inputs, "lab-a").record.signature_info = Some(SignatureInfo {
                 signed_by: "key-1".into(),
                 signature_alg: "Ed25519".into(),
                 signature_valid: false,
             });
         }),
-        ("lies ahead: it would never be old", |inputs| {
+        ("is in the future", |inputs| {
             answer_of(inputs, "lab-a").record.verified_at = now() + jiff::SignedDuration::from_secs(61);
         }),
-        ("its answer is refused (schema): what it says on `dose` is no number", |inputs| {
+        ("its answer is rejected (schema): its value of `dose` is not a number", |inputs| {
             answer_of(inputs, "lab-a").values.get_mut("dose").expect("a dose").value =
                 Value::Text("much".into());
         }),
@@ -331,13 +331,13 @@ fn warnings_have_ages_in_words() {
     (freshness.stale, freshness.age_seconds, freshness.max_age_seconds) =
         (true, Some(2713 * 86_400), 732 * 86_400);
     let warnings = decide(&inputs).warnings;
-    assert!(warnings[0].ends_with("is stale: 2713 days old, and its source allows 732 days"), "{warnings:?}");
+    assert!(warnings[0].ends_with("is stale: 2713 days old; its source allows 732 days"), "{warnings:?}");
     answer_of(&mut inputs, "lab-a").freshness[0].age_seconds = Some(10);
     let warnings = decide(&inputs).warnings;
-    assert!(warnings[0].ends_with("what its source has said was declared stale since then"), "{warnings:?}");
+    assert!(warnings[0].ends_with("its source was marked stale since then"), "{warnings:?}");
     axis_of(&mut inputs, "dose").max_ttl_seconds = Some(5);
     let warnings = decide(&inputs).warnings;
-    assert!(warnings[0].ends_with("10 seconds old; no value may be older than 5 seconds"), "{warnings:?}");
+    assert!(warnings[0].ends_with("10 seconds old; the limit is 5 seconds"), "{warnings:?}");
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn advice_names_the_oracles_and_the_delay_in_words() {
         ),
         (
             Reply::Failed { failure: Failure::Internal, cause: "a fault".into() },
-            "an administrator has to look into what came from lab-b: a failure, or an answer that cannot be trusted",
+            "an administrator has to check lab-b: it failed, or its answer cannot be trusted",
         ),
     ] {
         let retry = decide(&with_second(Primary, reply)).retry.expect("there is guidance");

@@ -390,27 +390,27 @@ fn value_deviates_only_beyond_one_of_the_limits() {
     };
     let cases = [
         (json!({"max_change": 2}), "10", "12", None),
-        (json!({"max_change": 2}), "10", "7.9", Some("it was 10 in 7 and is 7.9, more than 2 apart")),
+        (json!({"max_change": 2}), "10", "7.9", Some("it was 10 in 7 and is 7.9; the difference exceeds 2")),
         (json!({"max_change_ratio": "0.5"}), "10", "15", None),
         (
             json!({"max_change_ratio": "0.5"}),
             "10",
             "15.01",
-            Some("it was 10 in 7 and is 15.01, more than 0.5 of it apart"),
+            Some("it was 10 in 7 and is 15.01; the difference exceeds 0.5 of it"),
         ),
         (json!({"max_change_ratio": "0.5"}), "-10", "-15", None),
         (
             json!({"max_change_ratio": "0.5"}),
             "0",
             "0.001",
-            Some("it was 0 in 7 and is 0.001, more than 0.5 of it apart"),
+            Some("it was 0 in 7 and is 0.001; the difference exceeds 0.5 of it"),
         ),
         (json!({"max_change_ratio": "0.5"}), "0", "0", None),
         (
             json!({"max_change": 100, "max_change_ratio": "0.5"}),
             "10",
             "16",
-            Some("it was 10 in 7 and is 16, more than 0.5 of it apart"),
+            Some("it was 10 in 7 and is 16; the difference exceeds 0.5 of it"),
         ),
     ];
     for (limits, was, is, told_so) in cases {
@@ -464,10 +464,10 @@ fn only_a_confirmed_claim_is_attributed_to_its_confirmer() {
     assert_eq!((record.oracle_id.as_str(), record.verifier_id.as_str()), ("human-confirmation", "p-1"));
     let claim = br#"{"claimed_by":"p-1","confirmed":true,"value":"Elm St"}"#;
     assert_eq!(record.evidence_hash, Some(Sha256Hex::of(claim)));
-    assert_eq!(envelope.warnings, ["lab-a: has another value of `address`; p-1 has confirmed another"]);
+    assert_eq!(envelope.warnings, ["lab-a: has another value of `address`; p-1 confirmed another value"]);
     let envelope = build(false);
     assert_eq!(envelope.axes["address"].value, Some(Value::Text("Oak St".into())));
-    assert_eq!(envelope.warnings, ["`address`: p-1 has not confirmed what they claim"]);
+    assert_eq!(envelope.warnings, ["`address`: p-1 has not confirmed the claim"]);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn invalid_request_is_rejected_with_field_and_allowed_values() {
         ("where", json!({"dose": 1}), "`where`: `dose` is not allowed; allowed: patient, day"),
         ("where", json!({"day": "yesterday"}), "`where.day`: `yesterday` is not a date of RFC 3339"),
         ("where", json!({"patient": "p".repeat(65_536)}), " bytes as JSON; allowed: at most 65536"),
-        ("where", json!({"patient": null}), "`where.patient`: a value of type string is taken"),
+        ("where", json!({"patient": null}), "`where.patient`: a value of type string is required"),
         (
             "claimed",
             json!({"visits": {"value": 1, "claimed_by": "x"}}),

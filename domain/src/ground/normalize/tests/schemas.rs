@@ -89,7 +89,7 @@ fn schema_with_external_reference_is_refused() {
     let nowhere = with([("/pipeline/validation/schema_id", json!("s#/a")), ("/schemas/s", json!({}))]);
     assert!(made(nowhere).unwrap_err().to_string().contains("nothing at `/a`"));
     let unknown = with([("/pipeline/validation/schema_id", json!("t"))]);
-    assert!(made(unknown).unwrap_err().to_string().contains("no schema `t`"));
+    assert!(made(unknown).unwrap_err().to_string().contains("schema `t` is not in `schemas`"));
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn failed_check_is_reported_with_its_bound_without_the_value() {
     for (axis, kind, constraint, told) in [
         ("rate", "range", json!({ "max": 100 }), "`check` on `rate`: it is above 100"),
         ("rate", "range", json!({ "min": 1000 }), "`check` on `rate`: it is below 1000"),
-        ("rate", "enum", json!([1, 2]), "`check` on `rate`: it is none of the values allowed: 1, 2"),
+        ("rate", "enum", json!([1, 2]), "`check` on `rate`: it is not one of the allowed values: 1, 2"),
         ("note", "regex", json!("[a-z]+"), "`check` on `note`: it does not match ^(?:[a-z]+)$"),
         ("rate", "custom", json!("value < 3.0"), "`check` on `rate`: `value < 3.0` does not hold"),
         (
