@@ -314,7 +314,13 @@ impl<'a> Settlement<'a> {
         if is_always_human(inputs, axis) {
             return false;
         }
-        self.note_others(on_axis, &value, path, axis, &format!("{} confirmed another value", claim.claimed_by));
+        self.note_others(
+            on_axis,
+            &value,
+            path,
+            axis,
+            &format!("{} confirmed another value", claim.claimed_by),
+        );
         self.accept(value, Basis::HumanConfirmation, Backing::Claim(claim));
         true
     }

@@ -75,9 +75,7 @@ fn standing(
     let age_s = age_s(observed_at, inputs.as_of());
     if let Some(limit_s) = ttl_s(voice, axis).filter(|limit_s| age_s > *limit_s) {
         let (age, limit) = age_and_limit(age_s, limit_s);
-        warnings.push(format!(
-            "{id}: `{path}` is from {observed_at}, {age} old; the limit is {limit}"
-        ));
+        warnings.push(format!("{id}: `{path}` is from {observed_at}, {age} old; the limit is {limit}"));
         return Err(Reason::Expired);
     }
     let Some(freshness) = voice.candidate.freshness.iter().find(|freshness| freshness.axis == path) else {

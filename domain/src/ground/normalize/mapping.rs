@@ -164,8 +164,7 @@ impl Normalizer {
                 Some(path) => path.find_within(element.raw).and_then(text_of),
                 None => element.name.map(Cow::Borrowed),
             };
-            let key =
-                key.ok_or_else(|| refuse(format!("its element {place} has no name")))?;
+            let key = key.ok_or_else(|| refuse(format!("its element {place} has no name")))?;
             let Some(key) = mapping.called(&key, warnings)? else { continue };
             let path = axis.at_key(key);
             let Some(raw_value) = mapping.source.find_within(element.raw) else { continue };

@@ -49,8 +49,7 @@ impl Units {
     ) -> Result<Decimal, Rejection> {
         let refuse = |reason: String| Rejection::new(Rule::UnitConversion, Some(path), reason);
         let value = number(draft, path)?;
-        let spelling =
-            self.from.as_deref().or(unit).ok_or_else(|| refuse("its unit is not given".into()))?;
+        let spelling = self.from.as_deref().or(unit).ok_or_else(|| refuse("its unit is not given".into()))?;
         let factor = self.factor(spelling, substance);
         let factor =
             factor.map_err(|error| refuse(format!("{error} (of `{spelling}`, for `{substance}`)")))?;

@@ -63,9 +63,7 @@ fn of_unusable(ruling: &Ruling<'_>) -> Retry {
     let advice = if is_the_question {
         format!("{names} cannot answer this question; ask another one, or use another workflow")
     } else {
-        format!(
-            "an administrator has to check {names}: it failed, or its answer cannot be trusted"
-        )
+        format!("an administrator has to check {names}: it failed, or its answer cannot be trusted")
     };
     Retry { after_ms: None, oracles, advice }
 }
@@ -75,8 +73,7 @@ fn of_missing(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     let oracles: Vec<_> = ruling.missing.iter().map(|absent| absent.oracle_id.clone()).collect();
     let pauses = ruling.missing.iter().map(|absent| pause_ms(inputs, absent));
     let after_ms = pauses.collect::<Option<Vec<_>>>().and_then(|pauses| pauses.into_iter().max());
-    let helps = after_ms
-        .map_or_else(|| "an administrator has to close the circuit".to_owned(), again);
+    let helps = after_ms.map_or_else(|| "an administrator has to close the circuit".to_owned(), again);
     Retry { after_ms, advice: format!("no answer came from {}: {helps}", names(&oracles)), oracles }
 }
 

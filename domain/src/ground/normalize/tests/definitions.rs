@@ -220,8 +220,12 @@ fn normalizer_rejects_invalid_configuration() {
         faulty(stepped(axis, kind, config), "normalization.value_normalizers[0].config", words);
     }
     faulty(stepped("weight", "identity", json!({})), "normalization.value_normalizers[0].axis", "`weight`");
-    let convert =
-        json!({ "axis": "amount", "normalizer_type": "unit_conversion", "config": units(json!("kg")) });
+}
+
+#[test]
+fn unit_is_converted_once_at_most() {
+    let config = json!({ "from_unit": "kg", "to_unit": "g" });
+    let convert = json!({ "axis": "amount", "normalizer_type": "unit_conversion", "config": config });
     let twice = with([("/normalization/value_normalizers", json!([convert, convert]))]);
     faulty(twice, "normalization.value_normalizers[0].config", "converted twice");
 }

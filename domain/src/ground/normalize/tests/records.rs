@@ -50,7 +50,10 @@ fn number_with_too_many_digits_is_kept_as_text() {
     let normalizer = made(definition()).unwrap();
     assert_eq!(normalizer.normalize(&record("name")).unwrap().content.axes["name"].to_string(), digits);
     let rejection = normalizer.normalize(&record("amount")).unwrap_err();
-    assert!(rejection.rule == Rule::AxisType && rejection.reason.contains("at most 64 allowed"), "{rejection:?}");
+    assert!(
+        rejection.rule == Rule::AxisType && rejection.reason.contains("at most 64 allowed"),
+        "{rejection:?}"
+    );
 }
 
 #[test]
@@ -251,13 +254,7 @@ fn group_keys_come_from_a_field_or_a_table() {
     let by_field = group(json!({ "field": "$.list[*].n" }));
     assert_eq!(axes(by_field.clone(), record("p-1")), json!({ "parts.p-1.amount": "1" }));
     refused(by_field.clone(), record("p.1"), Rule::Mapping, "$.list[*].v", "`p.1` cannot be part of a path");
-    refused(
-        by_field.clone(),
-        record(""),
-        Rule::Mapping,
-        "$.list[*].v",
-        "its element 0 has no name",
-    );
+    refused(by_field.clone(), record(""), Rule::Mapping, "$.list[*].v", "its element 0 has no name");
     let twice = json!({ "id": "a", "list": [{ "n": 1.0, "v": 1 }, { "n": 1, "v": 1 }] });
     refused(by_field, twice, Rule::Mapping, "parts.1.amount", "two elements have this name");
     let by_table = group(json!({ "field": "$.list[*].n", "table": "names" }));
@@ -348,9 +345,12 @@ fn unit_conversion_is_exact_or_rejects_record() {
             assert_eq!(amount(&definition, json!(unit)).as_deref(), Ok(wanted), "{unit}");
         }
     }
-    for (unit, words) in
-        [(json!("furlong"), "furlong"), (json!("mL"), "mL"), (json!("IU"), "IU"), (json!(null), "its unit is not given")]
-    {
+    for (unit, words) in [
+        (json!("furlong"), "furlong"),
+        (json!("mL"), "mL"),
+        (json!("IU"), "IU"),
+        (json!(null), "its unit is not given"),
+    ] {
         let rejection = amount(&definition, unit).unwrap_err();
         assert_eq!((rejection.rule, rejection.place.as_deref()), (Rule::UnitConversion, Some("amount")));
         assert!(rejection.reason.contains(words), "{rejection:?}");
