@@ -1,59 +1,59 @@
-# what there is to run
+# list the recipes
 default:
     @just --list
 
-# formatting and lints
+# check formatting and lints
 check:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
 
-# every test but the heavy ones
+# run all tests except the heavy ones
 test:
     cargo test --workspace
 
-# the heavy tests, one at a time: each wants the machine to itself
+# run the heavy tests one at a time, because each needs the whole machine
 torture:
     cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd --skip real_model --skip ground_data --skip verification_data
 
-# five minutes of hostile callers beside an honest one, whose p99 is asserted in this optimized build
+# run hostile clients beside an honest one for five minutes; this optimized build asserts the honest client's p99
 hostile:
     cargo test --release -p oracled-tests --test integration hostile_routes -- --ignored --nocapture
 
-# the model client under a server that nobody here wrote, which grades it (needs Python and PyPI)
+# test the model client with llmock, a third-party server that grades it (needs Python and PyPI)
 llmock:
     tests/llmock.sh
 
-# the model client against another server that nobody here wrote (wants crates.io)
+# test the model client with llmposter, another third-party server (needs crates.io)
 llmposter:
     tests/llmposter.sh
 
-# a real model on the whole path, behind any server that speaks OpenAI's wire; `just real-model http://127.0.0.1:8080/v1 NAME`
+# test the whole path with a real model on any server with OpenAI's protocol; `just real-model http://127.0.0.1:8080/v1 NAME`
 real-model url name:
     ORACLED_TEST_MODEL_URL={{quote(url)}} ORACLED_TEST_MODEL_NAME={{quote(name)}} \
         cargo test -p oracled-tests --test integration real_model -- --ignored --nocapture
 
-# releases of real sources through the gallery's pipelines, with a table of what came of each; FOLDER holds them as README says
+# ingest releases of real sources by the example pipelines and print the results; the README describes FOLDER
 real-data folder:
     ORACLED_GROUND_DATA={{quote(folder)}} \
         cargo test --release -p oracled-tests --test integration -- ground_data verification_data --ignored --nocapture --test-threads 1
 
-# the daemon in a throw-away directory, with a walk through its main path
+# run the daemon in a temporary directory and walk through its main path
 dev:
     cargo run --release -- dev
 
-# one table of measurements, each beside its floor
+# run the benchmarks and print each measurement with its lower bound
 bench:
     cargo bench -p oracled-tests
 
-# licenses, sources and advisories of all dependencies (needs cargo-deny: `just install-deny`)
+# check licenses, sources and advisories of all dependencies (needs cargo-deny: `just install-deny`)
 deny:
     cargo deny check
 
-# cargo-deny, which checks the dependencies
+# install cargo-deny, which checks the dependencies
 install-deny:
     cargo install --locked cargo-deny
 
-# build, then install for systemd; run it as yourself, sudo is asked for where root is needed. DESTDIR=DIR installs below DIR instead
+# build and install for systemd; run it as an ordinary user, it uses sudo if root is required. DESTDIR=DIR installs below DIR
 install:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -81,7 +81,7 @@ install:
     put 0644 "$made/bash" /usr/local/share/bash-completion/completions/oraclectl
     put 0644 "$made/zsh" /usr/local/share/zsh/site-functions/_oraclectl
     put 0644 "$made/fish" /usr/local/share/fish/vendor_completions.d/oraclectl.fish
-    # as root: after a first install nobody else may look into /etc/oracled
+    # as root, because other users cannot read /etc/oracled after the first installation
     if "${as_root[@]}" test -e "$dest/etc/oracled/oracled.toml"; then
         echo "kept $dest/etc/oracled/oracled.toml"
     else
@@ -97,7 +97,7 @@ install:
         echo "installed below ${dest:-/}"
     fi
 
-# remove what install put there; the state and the configuration stay
+# remove the installed files; keep the state and the configuration
 uninstall:
     #!/usr/bin/env bash
     set -euo pipefail

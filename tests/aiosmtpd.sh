@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sends mail to aiosmtpd: a mail server that nobody here wrote, which keeps what it takes and refuses what it is told to.
+# Tests the SMTP client with aiosmtpd, a third-party mail server. It stores accepted mails, and refuses some addresses.
 #
-# Needs Python 3.9 or later, PyPI and openssl; leaves nothing behind. The server listens on the loopback only. Exit
-# status 0 means that what was expected of it, and of what it was sent, held.
+# Needs Python 3.9 or later, PyPI and openssl, and removes all of its files. The server listens on the loopback interface
+# only. Exit status 0 means that all assertions about the server's answers and the stored mails hold.
 #
 #   tests/aiosmtpd.sh
 source "$(dirname "$0")/beside.sh"
@@ -16,7 +16,7 @@ cat >"$dir/server.py" <<'PYTHON'
 import asyncio, logging, os, ssl, sys
 from aiosmtpd.smtp import SMTP, AuthResult
 
-# it has much to say about logins without TLS
+# aiosmtpd logs many warnings about logins without TLS
 logging.disable(logging.WARNING)
 
 class Keeper:
@@ -35,7 +35,7 @@ class Keeper:
         return "250 OK"
 
 def authenticate(server, session, envelope, mechanism, data):
-    # not handled: the answer is left to the server
+    # not handled: the server sends the answer
     return AuthResult(success=(data.login, data.password) == (b"oracle", b"s3cret"), handled=False)
 
 def protocol():
@@ -56,7 +56,7 @@ async def main():
 asyncio.run(main())
 PYTHON
 
-# built first, so that the server does not wait for the compiler
+# build first, so that the server does not wait for the compiler
 cargo test --package oracled-tests --test integration --no-run
 "$dir/venv/bin/python" -W ignore "$dir/server.py" "$dir" &
 server=$!

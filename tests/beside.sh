@@ -1,5 +1,5 @@
-# What the scripts share that hold a client against somebody else's server: a directory that goes with them, the server's
-# end, a free port on the loopback, and the wait until it is served. Sourced, not run.
+# Functions for the scripts that test a client with a third-party server: a temporary directory, the end of the server, a
+# free port on the loopback interface, and a wait until the server listens. Sourced, not run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# waits until the server takes connections on this port, or has ended
+# waits until the server accepts connections on this port, or has ended
 served() {
     for _ in {1..100}; do
         if (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then return; fi

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Lets llmock judge the model client: a server that nobody here wrote, which fails as model APIs do and grades how a
-# client takes it (waits that are ignored, retries that cannot help, retry storms, giving up too soon).
+# Tests the model client with llmock, a third-party server. It fails as model APIs do and grades the client: ignored
+# waits, useless retries, retry storms, and too few retries.
 #
-# Needs Python 3.10 or later and PyPI; leaves nothing behind. The server listens on the loopback only. Exit status 0 means that
-# the client's own expectations held and that llmock found neither an error nor a warning.
+# Needs Python 3.10 or later and PyPI, and removes all of its files. The server listens on the loopback interface only.
+# Exit status 0 means that the test's assertions hold and that llmock reports neither an error nor a warning.
 #
 #   tests/llmock.sh
 source "$(dirname "$0")/beside.sh"
@@ -13,7 +13,7 @@ python3 -m venv "$dir/venv"
 port=$(free_port)
 url="http://127.0.0.1:$port"
 
-# built first, so that the server does not wait for the compiler
+# build first, so that the server does not wait for the compiler
 cargo test --package oracled-tests --test integration --no-run
 "$dir/venv/bin/llmock" serve --host 127.0.0.1 --port "$port" --log-level warning &
 server=$!

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Holds the model client against llmposter, a server on both wires that nobody here wrote. It is run as a program of its
-# own and linked to nothing: its licence is not one that oracled's own tree may have.
+# Tests the model client with llmposter, a third-party server for both protocols. It runs as a separate program and is not
+# linked, because its license is not permitted in oracled's dependency tree.
 #
-# Needs crates.io; builds for a few minutes, and leaves nothing behind. The server listens on the loopback only.
+# Needs crates.io, builds for a few minutes, and removes all of its files. The server listens on the loopback interface only.
 #
 #   tests/llmposter.sh
 source "$(dirname "$0")/beside.sh"
@@ -34,7 +34,7 @@ for status in 400 401 403 404 429 500 502 503; do
 YAML
 done
 
-# built first, so that the server does not wait for the compiler
+# build first, so that the server does not wait for the compiler
 cargo test --package oracled-tests --test integration --no-run
 port=$(free_port)
 "$dir/bin/llmposter" --fixtures "$dir/fixtures.yaml" --port "$port" &

@@ -1,4 +1,4 @@
-//! The logger, through which everything is committed.
+//! The logger, which commits every change and every log entry.
 
 pub mod commit_loop;
 pub mod fallback;

@@ -1,7 +1,7 @@
-//! The actors of oracled: who holds which state, who tells whom, and who starts again after a panic.
+//! The supervised actors and services of oracled, and the clients of models, mail services and live sources.
 //!
-//! An actor's handler checks, asks `domain` for the decision, commits through the logger and replies. Each has a
-//! file of its own; [`system`] wires them, bottom-up, and nothing else does.
+//! An actor's handler checks the request, calls `domain` for the decision, commits through the logger and replies. Each
+//! actor has its own file. Only [`system`] wires the actors, bottom-up.
 
 pub mod audit;
 pub mod ground;

@@ -1,4 +1,4 @@
-//! Shared by all actors: supervision, doors, the clock, metrics.
+//! Code that all actors share: supervision, doors, the clock, metrics.
 
 pub mod caller;
 pub mod clock;

@@ -1,7 +1,7 @@
 //! The rules: text checked against facts (Oracle-A).
 //!
-//! The decision is `domain`'s. The service keeps compiled fact sets, since the same facts are used again and again. Large
-//! evaluations run on threads of their own, on a limited number of processors.
+//! `domain` makes the decision. This service keeps compiled fact sets, since callers use the same facts again and again.
+//! Large evaluations run on their own threads, on a limited number of processors.
 
 mod compiled;
 pub mod fact_sources;
@@ -21,33 +21,34 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// More than so many bytes of text, facts and expectations are looked at on a thread of their own.
+/// The most bytes of text, facts and expectations that are evaluated on the caller's thread. Larger evaluations get their
+/// own thread.
 const INLINE_MAX_BYTES: usize = 16 * 1024;
 
-/// What is configured.
+/// The configuration of the rules.
 #[derive(Debug, Clone)]
 pub struct RulesConfig {
-    /// Which rules apply, and what they allow, where a check does not say.
+    /// The rules and limits that apply if a check does not set them.
     pub settings: Settings,
     /// The memory for compiled fact sets, in bytes.
     pub compiled_bytes: u64,
 }
 
-/// A text and what it is checked against.
+/// A text and the check that applies to it.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// What the caller calls it.
+    /// The caller's name for the case.
     pub id: Option<String>,
-    /// The text.
+    /// The text that is checked.
     pub candidate_output: String,
-    /// Valid, as [`Check::validate`] has it.
+    /// The facts and settings; valid, see [`Check::validate`].
     pub check: Arc<Check>,
 }
 
 /// Why nothing was evaluated.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// Evaluating failed inside.
+    /// An evaluation panicked.
     #[error("evaluating failed: {0}")]
     Evaluating(String),
     /// The entries could not be committed.
@@ -55,18 +56,18 @@ pub enum RulesError {
     Commit(#[from] CommitError),
 }
 
-/// The service. Clones share the compiled fact sets.
+/// The service that evaluates texts. Clones share the compiled fact sets.
 #[derive(Debug, Clone)]
 pub struct Rules {
     bench: Arc<Bench>,
 }
 
-/// What is needed to evaluate, on whatever thread.
+/// The state of the service, which evaluations share on every thread.
 #[derive(Debug)]
 struct Bench {
     settings: Settings,
     compiled: Compiled,
-    /// As many large evaluations at once as there are processors; the others wait.
+    /// Limits large evaluations to one for each processor; others wait.
     processors: Processors,
     log: Log,
     clock: Clock,
@@ -135,8 +136,8 @@ impl Rules {
 }
 
 impl Bench {
-    /// Runs `work` over a text of so many bytes with the facts of `check`: here where that takes a moment, else on a
-    /// thread of its own.
+    /// Runs `work` over a text of `text_bytes` bytes with the facts of `check`. Small work runs here, large work on its
+    /// own thread.
     async fn run<T: Send + 'static>(
         self: Arc<Self>,
         text_bytes: usize,

@@ -1,4 +1,4 @@
-//! All wiring, bottom-up, in one function: who exists, and whom each may ask.
+//! All wiring, bottom-up, in one function: the actors and services, and which of them each one may call.
 
 use crate::audit::fallback::Fallback;
 use crate::audit::logger::{JournalReport, Log, Logger};
@@ -26,81 +26,81 @@ use oracled_store::{Journal, Store};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
-/// What the system is built from.
+/// The configuration and resources of the system.
 #[derive(Debug)]
 pub struct Parts {
-    /// The one writer; it becomes the logger's.
+    /// The only writer to disk; the logger owns it.
     pub journal: Journal,
-    /// For reading.
+    /// The tables, for reading.
     pub store: Store,
-    /// The time.
+    /// The clock of all decisions.
     pub clock: Clock,
-    /// The service log's last resort.
+    /// The writer for entries that the journal rejects.
     pub fallback: Fallback,
-    /// When a guardian gives up.
+    /// When a guardian gives up, and how long it pauses.
     pub supervision: Supervision,
-    /// What is asked outside, and watched over.
+    /// The monitored external services.
     pub oracles: Vec<Oracle>,
-    /// Who makes verdicts, if anyone does; it is one of the oracles.
+    /// The model that makes verdicts, if one is configured; it is one of the oracles.
     pub model: Option<AskedModel>,
-    /// How much it may be called.
+    /// The limits for calls of the model.
     pub calls: CallLimits,
-    /// The most messages that may wait for each actor but the logger.
+    /// The most messages that may wait for each actor except the logger.
     pub queue: usize,
-    /// The memory for hot verdicts, in bytes.
+    /// The memory for recently used verdicts, in bytes.
     pub hot_bytes: u64,
     /// The memory for pages of answers to queries, in bytes.
     pub pages_bytes: usize,
-    /// How mail is sent.
+    /// The mail service and its limits.
     pub mailing: Mailing,
-    /// How members of a verdict that were not judged are handled.
+    /// How unexpected members of a verdict, which the crosscheck does not judge, are handled.
     pub unexpected_fields: UnexpectedFields,
-    /// How text is checked against facts.
+    /// The configuration of the rules.
     pub rules: RulesConfig,
-    /// How sources are ingested.
+    /// The configuration of ingestion.
     pub ingestion: IngestionConfig,
-    /// How questions are put to sources.
+    /// The configuration of verification.
     pub verification: VerificationConfig,
 }
 
 /// The running actors.
 #[derive(Debug, Clone)]
 pub struct System {
-    /// The gate.
+    /// The actor that judges verdicts.
     pub crosscheck: Door<Crosscheck>,
-    /// Which oracle makes verdicts, if any does.
+    /// The oracle that makes verdicts, if one is configured.
     pub model: Option<OracleId>,
-    /// Whoever has verdicts made.
+    /// The actor that has the model make verdicts.
     pub regen: Door<Regen>,
-    /// The cache.
+    /// The actor that stores verdicts.
     pub cache: Door<Cache>,
     /// The service that checks text against facts.
     pub rules: Rules,
-    /// How often the model may be called.
+    /// The actor that limits calls of the model.
     pub rate_limiter: Door<RateLimiter>,
-    /// The outbox's keeper.
+    /// The actor that sends the mails of the outbox.
     pub notifier: Door<Notifier>,
-    /// The oracles' health, and their circuits.
+    /// The actor that tracks the health of the oracles, with their circuits.
     pub oracle_health: Door<OracleHealth>,
-    /// Ontologies, sources and pipelines.
+    /// The service that registers ontologies, sources and pipelines.
     pub registry: Registry,
-    /// The runs that bring records.
+    /// The actor that runs the ingestion of payloads.
     pub ingestion: Door<Ingestion>,
-    /// Whoever answers queries of sources.
+    /// The service that answers queries of sources.
     pub queries: Queries,
     /// The service that decides questions by the answers of sources.
     pub verification: Verification,
-    /// The schedule of the verification.
+    /// The actor that runs the scheduled work of the verification.
     pub verification_upkeep: Door<VerificationUpkeep>,
-    /// Whoever gathers facts out of sources.
+    /// The service that collects facts from sources.
     pub fact_sources: FactSources,
-    /// The way into the log.
+    /// The handle of the logger.
     pub log: Log,
     /// The tables, for reading.
     pub store: Store,
-    /// What the actors count.
+    /// The Prometheus metrics of the actors.
     pub metrics: Metrics,
-    /// The time.
+    /// The clock of all decisions.
     pub clock: Clock,
     abandoned: watch::Receiver<Option<String>>,
 }
@@ -109,11 +109,11 @@ impl System {
     /// Starts every actor: the logger on a thread of its own, the others on the calling thread's arbiter.
     ///
     /// # Panics
-    /// Where no actix system runs on the calling thread.
+    /// If no actix system runs on the calling thread.
     #[must_use]
     #[expect(
         clippy::too_many_lines,
-        reason = "it is a list: who exists, and whom each may ask, in one place"
+        reason = "it is one list of the actors and services, and of what each may call"
     )]
     pub fn start(parts: Parts) -> Self {
         let Parts { journal, store, clock, fallback, supervision, .. } = parts;
@@ -140,7 +140,8 @@ impl System {
         let (report, reports) = watch::channel(JournalReport::default());
         let logger = Logger::new(journal, report, hire.abandon.clone(), clock.clone(), metrics.clone());
         let fallback_entries = logger.fallback_entries();
-        // unbounded: all that reaches it waits in a bounded door already, and an entry must not be turned away
+        // no limit: each message that reaches the logger already has a place at a limited door, and no entry may be
+        // rejected
         let door = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
         let (log, waiting) = Log::new(door, reports, fallback, fallback_entries, metrics.clone());
         actix_rt::spawn(log.clone().write(waiting));
@@ -251,7 +252,7 @@ impl System {
         }
     }
 
-    /// How every actor is doing, the gate first.
+    /// The report of every actor, in a fixed order.
     #[must_use]
     pub fn reports(&self) -> Vec<ActorReport> {
         vec![
@@ -267,18 +268,18 @@ impl System {
         ]
     }
 
-    /// Waits until a guardian gives up, and hands back why. The process is to end then.
+    /// Waits until a guardian gives up, and returns the reason. The process must end then.
     pub async fn abandoned(&self) -> String {
         let mut abandoned = self.abandoned.clone();
         match abandoned.wait_for(Option::is_some).await {
             Ok(reason) => reason.clone().unwrap_or_default(),
-            // every guardian has ended in good order: there is nothing to wait for
+            // every guardian has ended normally: there is nothing to wait for
             Err(_) => std::future::pending().await,
         }
     }
 }
 
-/// How an actor is taken on.
+/// Starts actors under supervision.
 struct Hire {
     supervision: Supervision,
     clock: Clock,

@@ -1,4 +1,4 @@
-//! A whole system in a directory of its own, for the actors' tests.
+//! A complete system in its own directory, for the tests of the actors.
 
 pub(crate) mod ground;
 
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 pub(crate) const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
-/// A clock in a test's hand.
+/// A clock that a test sets.
 #[derive(Debug, Clone)]
 pub(crate) struct Hand(Arc<Mutex<Timestamp>>);
 
@@ -61,31 +61,31 @@ impl Hand {
 
 pub(crate) struct World {
     pub(crate) dir: PathBuf,
-    /// Boxed: futures of tests would exceed 16 KB with it.
+    /// Boxed: with an inline system the futures of tests would exceed 16 KB.
     pub(crate) system: Box<System>,
     pub(crate) time: Hand,
     pub(crate) fallback_lines: Arc<Mutex<Vec<String>>>,
 }
 
-/// What a system has outside.
+/// The external services of a system.
 #[derive(Default)]
 pub(crate) struct Outside {
     pub(crate) oracles: Vec<Oracle>,
     pub(crate) model: Option<AskedModel>,
-    /// Without it a mail service is configured, and may not be asked.
+    /// If `None`, a mail service is configured that panics when a mail is sent.
     pub(crate) mailing: Option<Mailing>,
-    /// Without it there are no live sources.
+    /// If `None`, there are no live sources.
     pub(crate) live: Option<Arc<dyn LiveOracle>>,
-    /// How many questions are put to sources at once, where that matters.
+    /// The most questions that are put to sources at once, if a test depends on it.
     pub(crate) at_once: Option<usize>,
 }
 
-/// Runs `test` with a system that was just started.
+/// Runs `test` with a new system.
 pub(crate) fn with_world<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
     with_outside(Hand::new(), Outside::default(), test);
 }
 
-/// The same, with oracles and a clock.
+/// Runs `test` with a new system that has these oracles and this clock.
 pub(crate) fn with_oracles<F: Future<Output = ()>>(
     time: Hand,
     oracles: Vec<Oracle>,
@@ -94,7 +94,7 @@ pub(crate) fn with_oracles<F: Future<Output = ()>>(
     with_outside(time, Outside { oracles, ..Outside::default() }, test);
 }
 
-/// The same, with all that there may be outside.
+/// Runs `test` with a new system that has these external services and this clock.
 pub(crate) fn with_outside<F: Future<Output = ()>>(
     time: Hand,
     outside: Outside,
@@ -109,7 +109,7 @@ pub(crate) fn with_outside<F: Future<Output = ()>>(
     });
 }
 
-/// Starts a system on what is in `dir`.
+/// Starts a system on the store in `dir`.
 pub(crate) fn start(
     dir: &Path,
     time: &Hand,
@@ -150,7 +150,7 @@ pub(crate) fn start(
     }))
 }
 
-/// How sources are ingested.
+/// The configuration of ingestion.
 pub(crate) fn ingestion(time: &Hand) -> IngestionConfig {
     IngestionConfig {
         runs_at_once: 2,
@@ -160,7 +160,7 @@ pub(crate) fn ingestion(time: &Hand) -> IngestionConfig {
     }
 }
 
-/// Whoever pulls from this machine.
+/// A puller that may connect to this machine.
 fn local_puller(time: &Hand) -> Arc<Puller> {
     let settings = PullSettings {
         allow_local: vec!["127.0.0.1/32".parse().expect("a range")],
@@ -173,7 +173,7 @@ fn local_puller(time: &Hand) -> Arc<Puller> {
     Arc::new(Puller::new(settings, BTreeMap::new(), time.clock()))
 }
 
-/// No live source.
+/// A live oracle without sources.
 #[derive(Debug)]
 pub(crate) struct NobodyLive;
 
@@ -183,11 +183,11 @@ impl LiveOracle for NobodyLive {
     }
 
     fn ask(&self, _: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
-        Box::pin(async { panic!("nobody may be asked") })
+        Box::pin(async { panic!("no live source may be asked") })
     }
 }
 
-/// A mail service that is configured, and that nobody may ask: it is none of the oracles.
+/// A mail service that panics when a mail is sent. It is not one of the oracles.
 fn nobody() -> Mailing {
     #[derive(Debug)]
     struct Nobody;
@@ -198,13 +198,13 @@ fn nobody() -> Mailing {
     }
     impl MailService for Nobody {
         fn send<'a>(&'a self, _: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>> {
-            Box::pin(async { panic!("nobody may be asked") })
+            Box::pin(async { panic!("no mail may be sent") })
         }
     }
     Mailing { service: Some(Arc::new(Nobody)), max_age: SignedDuration::from_hours(72) }
 }
 
-/// A mail of `kind` about this verdict.
+/// A mail of `kind` about the verdict `verdict`.
 pub(crate) fn mail_of(kind: MailKind, tier: Tier, verdict: &str, regen: Option<Regen>) -> Mail {
     let delivery = Delivery {
         session_id: id("cs_1"),
@@ -217,7 +217,7 @@ pub(crate) fn mail_of(kind: MailKind, tier: Tier, verdict: &str, regen: Option<R
     Mail::queued(kind, Arc::new(delivery), "a@example.org".to_owned().try_into().expect("an address"))
 }
 
-/// What is told of a regenerated verdict whose original was this.
+/// The regeneration data of a verdict with this original label.
 pub(crate) fn regenerated(original: Label) -> Option<Regen> {
     let original = OriginalLabel(Some(original));
     Some(Regen { original, prompt_changed: false, settings_changed: false })
@@ -250,7 +250,7 @@ pub(crate) fn logged(store: &Store) -> Vec<String> {
 }
 
 impl World {
-    /// Ends the log, and starts another system on a copy of what is on the disk: the first one's readers have the
+    /// Closes the log, and starts another system on a copy of the files: the readers of the first system still have the
     /// store open.
     pub(crate) async fn restarted(self, outside: Outside) -> Self {
         self.system.log.close().await;
@@ -267,15 +267,15 @@ impl World {
         Self { dir: again, system, ..self }
     }
 
-    /// Stops the system, and starts it again `seconds` later. The log ends first: a schedule that comes due in between would
-    /// otherwise start in the system that stops.
+    /// Stops the system, and starts it again `seconds` later. The log is closed first: otherwise a schedule that comes
+    /// due in between would start in the stopped system.
     pub(crate) async fn restarted_after(self, seconds: i64) -> Self {
         self.system.log.close().await;
         self.time.turn(seconds);
         self.restarted(Outside::default()).await
     }
 
-    /// Makes every write to the store fail until it is mended.
+    /// Makes every write to the store fail until [`World::mend_store`] is called.
     pub(crate) fn break_store(&self) {
         fs::rename(self.dir.join("store/db"), self.dir.join("store/gone")).expect("it is moved");
     }

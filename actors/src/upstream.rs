@@ -1,7 +1,7 @@
-//! The outside world: models that are asked for verdicts, behind one small trait.
+//! Clients of the models that generate verdicts, and of the other upstream services.
 //!
-//! An adapter knows one wire and makes one request; [`call::Caller`] decides how often and how long. Nothing here
-//! judges an answer: that is the crosscheck's.
+//! An adapter implements one wire format and sends one request. [`call::Caller`] handles retries, timeouts and the
+//! deadline. This module does not check the text of an answer; the crosscheck does.
 
 pub mod call;
 pub mod failure;
@@ -28,18 +28,18 @@ use std::pin::Pin;
 use std::time::Duration;
 use strum::IntoStaticStr;
 
-/// A future behind a trait that can be an object.
+/// A boxed future, for traits that are used as `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A model behind an HTTP API.
+/// A model that is called through an HTTP API.
 pub trait Model: fmt::Debug + Send + Sync {
-    /// Its name in the log, "gemini" for instance.
+    /// The model's name in the log, for example `gemini`.
     fn oracle_id(&self) -> &str;
 
-    /// Which version of it `settings` ask for, "v1beta/gemini-2.5-flash" for instance.
+    /// The version that `settings` request, for example `v1beta/gemini-2.5-flash`.
     fn oracle_version(&self, settings: &Settings) -> String;
 
-    /// Asks once: one request, whose answer is there within `timeout` or not at all.
+    /// Sends one request. The attempt fails if the whole answer does not arrive within `timeout`.
     fn attempt<'a>(
         &'a self,
         prompt: &'a Prompt,
@@ -47,43 +47,43 @@ pub trait Model: fmt::Debug + Send + Sync {
         timeout: Duration,
     ) -> BoxFuture<'a, Attempt>;
 
-    /// Asks, within `timeout`, whether it would answer; costs no tokens.
+    /// Checks, within `timeout`, whether the API is available. A probe costs no tokens.
     fn probe<'a>(&'a self, model: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
-/// What came of one request.
+/// The outcome of one request.
 #[derive(Debug)]
 pub enum Attempt {
-    /// An answer that came whole, and its text, if that is whole too and was meant as one.
+    /// The whole answer arrived. It contains a usable text, or the reason why it does not.
     Heard(Heard, Result<String, Miss>),
-    /// None.
+    /// No whole answer arrived.
     Unheard(Failure),
 }
 
-/// Why a request brought no text.
+/// Why a request returned no text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Miss {
-    /// The model did not answer.
+    /// The call failed: no answer arrived, or it has an error status or cannot be read.
     Failed(Failure),
-    /// It answered, but not with a whole text of its own.
+    /// The answer contains no complete text from the model.
     Refused(Refusal),
 }
 
-/// How a model answers without a text that can be used. The words are the model's, cleaned and bounded.
+/// An answer of a model without a usable text. The reasons are the model's own texts, cleaned and cut.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Refusal {
-    /// It did not take the prompt, for this reason.
+    /// The API rejected the prompt; contains its reason.
     #[error("the prompt was blocked: {0}")]
     PromptBlocked(String),
-    /// It stopped for another reason than being done.
+    /// The model stopped before the text was complete; contains its finish reason.
     #[error("the model stopped before it was done: {0}")]
     #[strum(to_string = "stopped_early")]
     Stopped(String),
-    /// It says that it will not.
+    /// The model declined to answer; contains its message.
     #[error("the model declined: {0}")]
     Declined(String),
-    /// There is no text.
+    /// The answer contains no text.
     #[error("the model's answer is empty")]
     #[strum(to_string = "empty_answer")]
     Empty,
@@ -99,7 +99,7 @@ impl Miss {
         }
     }
 
-    /// What was wrong, as one word for the log.
+    /// The fault as a code for the log's `error_code`.
     #[must_use]
     pub fn error_code(&self) -> String {
         match self {
@@ -110,7 +110,7 @@ impl Miss {
 }
 
 impl Refusal {
-    /// What was wrong, as one word for the log.
+    /// The fault as a code for the log's `error_code`.
     #[must_use]
     pub fn error_code(&self) -> String {
         match self {
@@ -121,15 +121,15 @@ impl Refusal {
     }
 }
 
-/// What is known of an answer beside its text.
+/// The metadata of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
-    /// The SHA-256 of its body.
+    /// SHA-256 of the answer's body.
     pub response_hash: Sha256Hex,
-    /// Why the model stopped, in its own words.
+    /// The model's own finish reason.
     pub finish_reason: Option<String>,
-    /// What it cost.
+    /// Tokens that the answer cost.
     pub usage: Option<Usage>,
-    /// Which version answered.
+    /// The version that answered, as the answer names it.
     pub oracle_version: Option<String>,
 }

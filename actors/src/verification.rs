@@ -1,7 +1,9 @@
-//! Verification: what the sources of a workflow come to about one thing, decided, logged and only then told (RFC-0002, Part II).
+//! Verification: queries the sources of a workflow about one subject, decides, logs the decision, and only then returns it
+//! (RFC-0002, Part II).
 //!
-//! The decision itself is `domain`'s. The service asks every source at once, within the workflow's times; what is told is in the
-//! log with everything that it was decided over. The caller runs it in a task that a disconnect does not stop.
+//! The decision itself is made in `domain`. The service queries all sources at the same time, within the workflow's
+//! timeouts. Each returned envelope is in the log with all inputs of its decision. The caller runs the service in a task
+//! that a disconnect does not stop.
 
 mod asking;
 mod case;
@@ -45,38 +47,38 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// What is configured.
+/// Configuration of verification.
 #[derive(Debug, Clone)]
 pub struct VerificationConfig {
-    /// So many questions are put to sources at once; others wait for their turn.
+    /// Maximum number of verifications at the same time; others wait for a slot.
     pub at_once: usize,
-    /// The longest that a caller waits, whatever budget a workflow has.
+    /// The longest that a caller waits, even if the workflow's budget is longer.
     pub longest: Duration,
-    /// How the health of sources is watched.
+    /// Thresholds for the health of sources.
     pub health: HealthConfig,
-    /// Whoever asks live sources.
+    /// The client of live sources.
     pub live: Arc<dyn LiveOracle>,
 }
 
-/// Why there is no envelope. Nothing was told.
+/// Why there is no envelope. Nothing was returned.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// There is no such workflow.
+    /// No such workflow is registered.
     #[error("no workflow {0} is registered")]
     WorkflowUnknown(WorkflowId),
-    /// The workflow's ontology is gone.
+    /// The workflow's ontology is not registered.
     #[error("no ontology {0} is registered")]
     OntologyUnknown(OntologyRef),
-    /// The request cannot be meant.
+    /// The request is invalid.
     #[error(transparent)]
     Bad(#[from] BadRequest),
-    /// So many questions wait for their turn that this one's did not come in time.
-    #[error("as many questions as are allowed are being put to sources")]
+    /// No slot became free in time: too many verifications are in flight.
+    #[error("too many verifications in flight (limit: `verification.at_once`)")]
     Busy,
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The decision could not be made durable.
+    /// The decision could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
@@ -87,7 +89,7 @@ pub struct Verification {
     verifier: Arc<Verifier>,
 }
 
-/// Whoever puts questions to sources. Everything on its way shares it.
+/// The state that all verifications share.
 #[derive(Debug)]
 struct Verifier {
     doors: Doors,
@@ -95,16 +97,16 @@ struct Verifier {
     clock: Clock,
     metrics: Metrics,
     config: VerificationConfig,
-    /// Adapters that were made ready, by their sources.
+    /// Validated adapters by source.
     adapters: Mutex<BTreeMap<SourceId, Prepared>>,
     places: Arc<Semaphore>,
     promises: Promises,
-    /// Questions so far, and since when: together they are no other question's.
+    /// Number of questions since `born_at`. Both together make the id of an execution unique.
     count: AtomicU64,
     born_at: Timestamp,
 }
 
-/// Whom it asks.
+/// The services and actors that verification calls.
 #[derive(Debug)]
 pub(crate) struct Doors {
     pub(crate) queries: Queries,
@@ -128,15 +130,15 @@ impl Verification {
         Self { verifier: Arc::new(verifier) }
     }
 
-    /// Decides a question. The envelope is in the log before it is returned.
+    /// Verifies a request. The envelope is in the log before it is returned.
     ///
     /// # Errors
-    /// Why there is no envelope; nothing was decided.
+    /// Why there is no envelope. Nothing was decided.
     pub async fn verify(&self, request: &VerifyRequest) -> Result<Arc<Envelope>, VerifyError> {
         Arc::clone(&self.verifier).verify(request, stopwatch()).await
     }
 
-    /// Resolves a review as a person decided it.
+    /// Resolves a review with a reviewer's decision.
     ///
     /// # Errors
     /// Why nothing was resolved.
@@ -162,12 +164,13 @@ impl Verification {
 }
 
 impl Verifier {
-    /// Has the sources of all workflows counted and watched: how they are doing is told before anybody asks them, too.
+    /// Registers the sources of all workflows for the metrics and the health checks, so that their status is reported
+    /// before the first query.
     fn expect_all(self: &Arc<Self>) {
         let workflows = match self.store.all_registered::<Workflow>() {
             Ok(workflows) => workflows,
             Err(error) => {
-                tracing::error!(%error, "workflows cannot be read: their sources are watched once they are asked");
+                tracing::error!(%error, "could not read the workflows; their sources are tracked from their first query on");
                 return;
             }
         };
@@ -178,7 +181,7 @@ impl Verifier {
         tokio::spawn(async move {
             for oracle_id in &oracles {
                 if let Err(error) = verifier.watch(oracle_id).await {
-                    tracing::error!(%oracle_id, %error, "a source is not watched until it is asked");
+                    tracing::error!(%oracle_id, %error, "could not track a source's health; it is tracked from its first query on");
                 }
             }
         });

@@ -4,7 +4,7 @@ use crate::base::page::Limit;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// The most entries in one answer.
+/// The highest number of entries in one answer: 10,000; by default 100.
 pub type LogLimit = Limit<100, 10_000>;
 
 /// The query of `GET /v1/log` and `GET /v1/log/follow`.
@@ -23,7 +23,7 @@ pub struct LogParams {
     pub since: Option<Timestamp>,
     /// Only entries with a higher `seq`; without it, the newest.
     pub after: Option<u64>,
-    /// The most entries in the answer.
+    /// The highest number of entries in the answer.
     #[serde(default)]
     pub limit: LogLimit,
 }

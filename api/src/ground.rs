@@ -156,7 +156,7 @@ pub struct PullResponse {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PruneRequest {
-    /// Removes content that ceased to hold before this time; by default, all that the pipelines need not keep.
+    /// Remove content that ceased to hold before this time; by default, all content that the pipelines need not keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Moment>,
 }

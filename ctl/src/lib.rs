@@ -1,4 +1,4 @@
-//! `oraclectl`: the administrators' command line, one file a verb.
+//! `oraclectl`: the administrators' command line, one file per verb.
 
 mod audit;
 mod base;
@@ -32,7 +32,7 @@ Exit codes:
   7  ingest: the run is held until it is approved or discarded
   130  interrupted; a run continues";
 
-/// Control oracled and read its state.
+/// Control oracled and read its state
 #[derive(Debug, Parser)]
 #[command(name = "oraclectl", version, after_help = EXIT_CODES, max_term_width = 100)]
 struct Ctl {
@@ -142,7 +142,7 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Explain(verb) => ask(verb.run(options, out)),
         Verb::Review(verb) => ask(verb.run(options, out)),
         Verb::Completions { shell } => {
-            // clap_complete panics where it cannot write
+            // clap_complete panics if it cannot write
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Ctl::command(), "oraclectl", &mut script);
             Ok(out.write_all(&script)?)
@@ -151,7 +151,7 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
     }
 }
 
-/// One page for all verbs: each with the help that it prints.
+/// Prints one man page with the help of all verbs.
 fn man(out: &mut dyn Write) -> Result<(), CtlError> {
     let mut command = Ctl::command();
     command.build();
@@ -169,7 +169,7 @@ fn man(out: &mut dyn Write) -> Result<(), CtlError> {
     Ok(write!(out, ".SH EXIT STATUS\n.nf\n{codes}\n.fi\n")?)
 }
 
-/// Runs a verb that talks to the daemon.
+/// Runs a verb that sends requests to the daemon.
 fn ask(verb: impl Future<Output = Result<(), CtlError>>) -> Result<(), CtlError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(CtlError::Output)?.block_on(verb)

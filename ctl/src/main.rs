@@ -1,4 +1,4 @@
-//! The administrators' tool.
+//! The command line of oracled's administrators.
 
 fn main() -> std::process::ExitCode {
     oracled_ctl::main()

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-/// Shows the rules that text is checked by, or checks a text or evaluates cases by them.
+/// Show the rules that text is checked by, check a text, or evaluate cases
 #[derive(Debug, clap::Args)]
 pub(crate) struct Rules {
     #[command(subcommand)]
@@ -32,46 +32,46 @@ pub(crate) struct Rules {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Shows every rule
+    /// Show all rules
     List,
     Show(show::Show),
     Check(check::Check),
     Eval(eval::Eval),
 }
 
-/// Why it is no success. Each message is one line.
+/// An error of `oraclectl rules`. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RulesError {
-    /// The rules do not let a text pass. Why was printed.
-    #[error("the verdict is no PASS")]
+    /// A text does not pass the rules. The reason was printed.
+    #[error("the verdict is not PASS")]
     NoPass,
-    /// The daemon, which is of another version, has no such rule.
+    /// The daemon has another version, without this rule.
     #[error("the daemon has no rule {0}")]
     NoSuchRule(RuleId),
-    /// Some case did not go as wanted. Which was printed.
-    #[error("not all cases went as wanted")]
+    /// Some cases do not have the expected result. They were printed.
+    #[error("not all cases have the expected result")]
     NotAsWanted,
-    /// The daemon failed over some of the cases. Which was printed.
+    /// The daemon failed on some cases. They were printed.
     #[error("the daemon could not evaluate {}", count(*.0, "case", "cases"))]
     NotEvaluated(u64),
-    /// Some lines are no cases. Which was printed.
-    #[error("{file}: {}", count(*.lines, "line is no case", "lines are no cases"))]
+    /// Some lines are not cases. They were printed.
+    #[error("{file}: {}", count(*.lines, "line is not a case", "lines are not cases"))]
     NoCases {
-        /// The file, as it was named.
+        /// The file, as given on the command line.
         file: String,
-        /// How many.
+        /// Number of these lines.
         lines: u64,
     },
-    /// The file has no line that is not blank.
+    /// The file has only blank lines, or none.
     #[error(
-        "{file} holds no case: a file of cases has one {{\"candidate_output\", \"facts\", …}} object a line, \
+        "{file} has no case; a file of cases has one {{\"candidate_output\", \"facts\", …}} object per line, \
          at least one"
     )]
     Empty {
-        /// The file, as it was named.
+        /// The file, as given on the command line.
         file: String,
     },
-    /// The cases cannot be printed. Whether the others went as wanted was not waited for.
+    /// Results cannot be printed. The remaining cases were not evaluated.
     #[error("cannot print: {0}")]
     Output(io::Error),
 }
@@ -104,7 +104,7 @@ impl Rules {
     }
 }
 
-/// What the daemon says of its rules.
+/// The rules, as the daemon lists them.
 #[derive(Deserialize)]
 struct Listed {
     rules: Vec<ListedRule>,
@@ -144,7 +144,7 @@ async fn list(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         [rule.id, rule.invariant, in_profile, rule.description]
     });
     writeln!(out, "{}", table(["id", "invariant", "in profile", "description"], rows.collect()))?;
-    Ok(writeln!(out, "\nClaims that may be without support: {unsupported_max} (unsupported_max)")?)
+    Ok(writeln!(out, "\nClaims allowed without support: {unsupported_max} (unsupported_max)")?)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The routes' socket: one file a resource.
+//! The router of the routes' socket. Each resource has one file.
 
 pub mod openapi;
 

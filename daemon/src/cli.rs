@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The gate between a model and the people who pay for its verdicts.
+/// The gate between a model and the people who pay for its verdicts
 #[derive(Debug, Parser)]
 #[command(name = "oracled", version, max_term_width = 100)]
 struct Cli {
@@ -20,12 +20,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Serves until told to stop
+    /// Serve until a signal stops the daemon
     Serve {
         #[command(flatten)]
         flags: Flags,
     },
-    /// Serves from a throw-away directory, walks through the main path as a client of itself, and goes on serving
+    /// Serve from a temporary directory, walk through the main path as a client, and keep serving
     Dev {
         #[command(flatten)]
         flags: Flags,
@@ -36,17 +36,17 @@ enum Verb {
         #[arg(short, long)]
         verbose: bool,
     },
-    /// Reads the configuration, says what is wrong with it, or prints it as it would be used
+    /// Check the configuration, report its faults, or print it as the daemon uses it
     CheckConfig {
         #[command(flatten)]
         flags: Flags,
-        /// Print it as JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
     let done = match Cli::parse().verb {
@@ -60,7 +60,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// The error and its causes, without those that are in the words already.
+/// The error and its causes on one line, without causes that the text already contains.
 fn in_one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -87,7 +87,7 @@ fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
 
 fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
     let config = Config::load(flags)?;
-    // addresses and secrets, as a start would
+    // checks addresses and secrets like a start
     let upstreams = Upstreams::of(&config, &Clock::system(), flags.allow_cleartext)?;
     for fault in &upstreams.cleartext {
         writeln!(io::stderr(), "oracled: warning: {fault}")?;
@@ -104,7 +104,7 @@ fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a configuration as it would be used.
+/// Prints a configuration as the daemon uses it.
 pub(crate) fn print(out: &mut impl Write, config: &Config, as_json: bool) -> io::Result<()> {
     let mut config = serde_json::to_value(config)?;
     hide_keys(&mut config);

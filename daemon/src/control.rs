@@ -1,7 +1,7 @@
-//! The administrators' socket: one file a verb.
+//! The router of the administrators' socket. Each verb has one file.
 //!
-//! Whatever changes something here is an audit event with the peer's uid, gid and pid, committed before it is
-//! done. Nothing here regenerates a verdict, changes a constant or approves anything.
+//! Every change is an audit event with the peer's uid, gid and pid, committed before the change takes effect. No handler
+//! regenerates a verdict, changes a constant or approves a verdict.
 
 mod documents;
 
@@ -76,7 +76,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// Whether a request takes the time that it takes: what it works on is as large as a disk allows.
+/// Whether a request has no time limit, because its work is only limited by the size of the disk.
 pub fn is_unhurried<B>(request: &Request<B>) -> bool {
     ingest::is_upload(request) || upkeep::takes_its_time(request)
 }

@@ -1,6 +1,6 @@
-//! `oracled dev`: the whole daemon without any set-up, and a walk through its main path as a client of itself.
+//! `oracled dev`: the whole daemon without any setup, and a walk through its main path as a client of itself.
 //!
-//! What takes the place of a model and a mail service is here, and known to nobody else.
+//! The substitutes for a model and a mail service are here. No other module knows them.
 
 mod delivery;
 mod gate;
@@ -26,14 +26,14 @@ use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 use walk::Walk;
 
-/// The service log keeps to warnings, and is silent about a model that fails: the walk shows it.
+/// The service log has only warnings, and no failures of the model: the walk shows those.
 const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::upstream::oracle_health=error";
 
-/// Serves from a throw-away directory, unless another is named, and walks. With `exit`, ends after the walk; with `verbose`,
-/// shows each request and its response.
+/// Serves from a temporary directory, unless flags name other paths, and walks. With `exit`, ends after the walk; with
+/// `verbose`, shows each request and its response.
 ///
 /// # Errors
-/// Whatever keeps the daemon from starting, or the walk from being walked.
+/// Any error that prevents the start of the daemon, or the walk.
 pub fn dev(flags: Flags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> {
     let throw_away =
         tempfile::Builder::new().prefix("oracled-dev-").tempdir().context("no temporary directory")?;
@@ -59,7 +59,7 @@ pub fn dev(flags: Flags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> 
             told = told_to_stop() => {
                 daemon.stop().await;
                 told?;
-                bail!("told to stop before the walk was over");
+                bail!("stopped by a signal before the end of the walk");
             }
         };
         if exit {
@@ -72,7 +72,8 @@ pub fn dev(flags: Flags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> 
     })
 }
 
-/// What no flag names lies in the throw-away directory: the file and the variables may be those of a daemon that lives.
+/// Puts every path without a flag into the temporary directory: the paths of the file and the variables may belong to a
+/// running daemon.
 fn of_its_own(mut config: Config, flags: &Flags, throw_away: &TempDir) -> Config {
     let own =
         |flag: &Option<PathBuf>, name: &str| flag.clone().unwrap_or_else(|| throw_away.path().join(name));
@@ -85,7 +86,7 @@ fn of_its_own(mut config: Config, flags: &Flags, throw_away: &TempDir) -> Config
     config
 }
 
-/// Waits for whoever does not want to see the walk's end: the daemon itself listens only behind it.
+/// Waits for a signal during the walk; the daemon handles signals only after the walk.
 async fn told_to_stop() -> io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {

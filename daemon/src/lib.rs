@@ -1,6 +1,6 @@
-//! oracled: the daemon that judges verdicts before anyone sees them, and `oraclectl`, which steers it.
+//! oracled: the daemon that judges a model's verdicts before delivery.
 //!
-//! The two binaries are thin: [`cli`] is what `oracled` does, [`ctl`] what `oraclectl` does.
+//! The binary is thin: [`cli`] is the command line of `oracled`.
 
 pub mod api;
 pub mod audit;

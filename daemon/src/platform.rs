@@ -1,4 +1,4 @@
-//! Shared by all routes: the listeners, configuration, problems, and the service that routes call.
+//! Shared by all routes: the listeners, the configuration, problems, and the service that handlers call.
 
 pub mod api;
 pub(crate) mod checking;

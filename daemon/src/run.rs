@@ -1,4 +1,4 @@
-//! The daemon's life: from the store to the sockets, and back in the opposite order.
+//! The start and the stop of the daemon: from the store to the sockets, and back in the opposite order.
 
 use crate::api;
 use crate::control;
@@ -39,29 +39,30 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// File descriptors kept for the store, the log and the rest.
+/// File descriptors reserved for the store, the log and others.
 const OTHER_FILES: u64 = 256;
-/// So much of the time for a request is for the decision over it; the rest is for what it takes to tell it.
+/// The part of a request's time limit that a verification may take; the rest is for the answer.
 const LONGEST_PART: f64 = 0.9;
-/// How long closing the log may take at least, whatever is configured: a disk that hangs must not hold the stop.
+/// Minimum time limit for closing the log, independent of the configuration: a hanging disk must not block the stop.
 const CLOSING_TAKES: Duration = Duration::from_secs(10);
-/// How long a stop waits for administrators: one who follows the log and reads no more must not hold it.
+/// Maximum time that a stop waits for connections of administrators: one that follows the log without reading must not block
+/// the stop.
 const FOLLOWERS_STAY: Duration = Duration::from_secs(1);
 
-/// A daemon that serves.
+/// A running daemon.
 #[derive(Debug)]
 pub struct Daemon {
-    /// What its handlers share.
+    /// The state that its handlers share.
     pub service: Arc<Service>,
     flags: Arc<Flags>,
-    /// The routes' and the administrators'.
+    /// The tasks of the routes' socket and of the administrators' socket.
     servers: [JoinHandle<()>; 2],
     bound: Vec<Bound>,
     checking: Checking,
     signals: Signals,
 }
 
-/// What the process is told from outside.
+/// The handled signals of the process.
 #[derive(Debug)]
 struct Signals {
     terminate: Signal,
@@ -80,20 +81,20 @@ impl Signals {
     }
 }
 
-/// Serves until told to stop. Runs on an actix system of its own.
+/// Serves until a signal stops the daemon. Runs on its own actix system.
 ///
 /// # Errors
-/// Whatever keeps the daemon from starting, or makes it give up.
+/// Any error that prevents the start, or that ends the daemon.
 pub fn serve(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Result<()> {
     actix_rt::System::new().block_on(async {
         let daemon = Daemon::start(config, flags, log_level).await?;
         tell_systemd(&[NotifyState::Ready]);
-        // a task of its own: what is blocked on is polled whenever any actor is woken, and this waits for six things
+        // a separate task: the future of `block_on` is polled whenever any actor wakes, and this one waits for six events
         actix_rt::spawn(daemon.until_stopped()).await?
     })
 }
 
-/// Logs the start. A full disk keeps the daemon from writing, and not from answering reads.
+/// Logs the start. On a full disk the daemon cannot write entries, but still answers reads.
 async fn log_start(service: &Service) -> anyhow::Result<()> {
     if let Some(last) = service.system.store.last_entry_at()? {
         service.system.clock.note_earlier(last);
@@ -113,11 +114,12 @@ impl Daemon {
     /// Opens the store, starts the actors and serves both sockets. When this returns, requests are answered.
     ///
     /// # Errors
-    /// Whatever keeps it from starting, with an instruction.
+    /// Any error that prevents the start, with a remedy.
     pub async fn start(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Result<Self> {
-        // what is kept is about customers: it is the daemon's user's alone, and the sockets say who else may talk
+        // stored data is about customers, so only the daemon's user may read it; the modes of the sockets decide who may
+        // connect
         umask(Mode::from_bits_truncate(0o077));
-        // before anyone knows of the daemon: a signal that nobody listens to ends it on the spot
+        // before the sockets exist: a signal without a handler ends the process at once
         let signals = Signals::listen()?;
         let calls = config.model.calls_at_once;
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
@@ -130,7 +132,7 @@ impl Daemon {
         let upstreams = Upstreams::of(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
         let (journal, store) = Journal::open(options)?;
-        // behind the store: a second daemon on the same one must not take the first one's sockets
+        // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = Sockets::open(&config).await?;
         let supervision = Supervision {
             max_panics: config.supervision.max_panics,
@@ -160,7 +162,7 @@ impl Daemon {
             },
             verification: VerificationConfig {
                 at_once: config.verification.at_once,
-                // a request that takes longer is cut off, and its envelope would be told to nobody
+                // a longer request times out, and no caller would get its envelope
                 longest: Duration::from_secs(config.limits.request_s).mul_f64(LONGEST_PART),
                 health: config.health,
                 live: Arc::new(upstreams.live),
@@ -175,7 +177,7 @@ impl Daemon {
         let checking = Checking::start(&service);
         if service.config.model.provider != Provider::None && service.system.model.is_none() {
             tracing::warn!(
-                "there is no key for the model, so no verdicts are made; see `model.api_key_file`"
+                "the model's key is missing, so no verdicts are generated; see `model.api_key_file`"
             );
         }
         tracing::info!(
@@ -189,10 +191,10 @@ impl Daemon {
         Ok(Self { service, flags, servers, bound, checking, signals })
     }
 
-    /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and ends in good order.
+    /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
     ///
     /// # Errors
-    /// Where an actor was given up or the store is damaged: the process is to end with a failure.
+    /// If an actor was abandoned or the store is damaged. The process then ends with a failure.
     pub async fn until_stopped(mut self) -> anyhow::Result<()> {
         let mut watchdog = sd_notify::watchdog_enabled().map(|within| interval(within / 2));
         if let Some(watchdog) = &mut watchdog {
@@ -217,7 +219,7 @@ impl Daemon {
         }
     }
 
-    /// Stops accepting, finishes what is in flight within the bound, and puts everything on the disk.
+    /// Stops accepting requests, finishes those in flight within the time limit, and syncs all data to the disk.
     pub async fn stop(self) {
         tell_systemd(&[NotifyState::Stopping]);
         tracing::info!("oracled stops");
@@ -225,9 +227,9 @@ impl Daemon {
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
         checking.stop().await;
         for socket in bound {
-            // from now on a client gets a clear refusal and another daemon can have the name
+            // from now on clients cannot connect, and another daemon can bind the path
             if let Err(error) = socket.remove() {
-                tracing::debug!(%error, ?socket, "the socket was gone already");
+                tracing::debug!(%error, ?socket, "could not remove the socket");
             }
         }
         service.stop();
@@ -237,16 +239,16 @@ impl Daemon {
             let (rested, runs, ()) = tokio::join!(rest, runs, async {
                 drop(routes.await);
                 service.settled().await;
-                // what nobody waits for any more is paid for all the same
+                // calls of the model are paid for even if no caller waits any longer
                 if let Err(error) = service.system.regen.ask(regen::Rest).await {
-                    tracing::debug!(%error, "verdicts on their way are not waited for");
+                    tracing::debug!(%error, "generation of verdicts is cut off by the stop");
                 }
             });
             if let Err(error) = runs {
-                tracing::debug!(%error, "runs are cut short");
+                tracing::debug!(%error, "ingestion runs are cut off by the stop");
             }
             if let Err(error) = rested {
-                tracing::warn!(%error, "mails may be sent again by the next start");
+                tracing::warn!(%error, "mails may be sent again after the next start");
             }
         });
         if finished.await.is_err() {
@@ -254,10 +256,10 @@ impl Daemon {
             tracing::warn!(connections, in_flight, ?bound_s, "not everything in flight was finished");
         }
         if timeout(bound_s.min(FOLLOWERS_STAY), control).await.is_err() {
-            tracing::debug!("an administrator's connection was left");
+            tracing::debug!("an administrator's connection is cut off by the stop");
         }
         let closed = timeout(bound_s.max(CLOSING_TAKES), async {
-            // the daemon's end is the last entry
+            // the stop of the daemon is the last entry
             service.system.log.flush().await;
             let stopped = Event::new(service.system.clock.now(), None, EventKind::ServiceStopped);
             if let Err(error) = service.system.log.commit(stopped.into()).await {
@@ -266,7 +268,7 @@ impl Daemon {
             service.system.log.close().await;
         });
         if closed.await.is_err() {
-            tracing::error!("the log does not get closed; what was acknowledged is on the disk");
+            tracing::error!("could not close the log in time; acknowledged entries are on the disk");
         }
     }
 
@@ -318,7 +320,7 @@ fn start_servers(
     [
         tokio::spawn(listen::serve(
             routes_socket,
-            // what was handed in is judged, even if nobody waits for the answer any more
+            // submitted work is finished even if the client has disconnected
             bounds(connections, Duration::from_secs(limits.idle_s), true),
             Arc::clone(&service.connections),
             service.stopping(),
@@ -330,7 +332,7 @@ fn start_servers(
         )),
         tokio::spawn(listen::serve(
             control_socket,
-            // an administrator may look at a followed log for as long as it takes
+            // an administrator may follow the log without a time limit
             bounds(limits.control_connections, Duration::MAX, false),
             Arc::clone(&service.control_connections),
             service.stopping(),
@@ -342,12 +344,12 @@ fn start_servers(
 
 fn tell_systemd(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "systemd could not be told");
+        tracing::warn!(%error, "could not notify systemd");
     }
 }
 
-/// How many connections to the routes' socket the open files suffice for: with more of them the store would be left
-/// without any.
+/// Maximum number of connections to the routes' socket for this limit of open files. More connections would leave no file
+/// descriptors for the store.
 fn connections_within(files: u64, limits: &Limits) -> usize {
     let left = files.saturating_sub(OTHER_FILES).saturating_sub(limits.control_connections as u64);
     let left = left.saturating_sub(2 * REFUSALS_MAX as u64);
@@ -362,8 +364,7 @@ fn connections_within(files: u64, limits: &Limits) -> usize {
     connections
 }
 
-/// Raises the number of files that may be open as far as the connections need and the system lets; hands back
-/// where it stands.
+/// Raises the limit of open files to the needs of the connections, as far as the system allows. Returns the resulting limit.
 fn raise_file_limit(connections: usize) -> u64 {
     let needed = connections as u64 + OTHER_FILES + 2 * REFUSALS_MAX as u64;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };

@@ -40,7 +40,7 @@ pub trait Document: Serialize + DeserializeOwned {
     }
 }
 
-/// A document in force.
+/// A registered document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registered<D> {
@@ -55,7 +55,7 @@ pub struct Registered<D> {
 }
 
 impl<D: Document> Registered<D> {
-    /// The document as it is registered at `registered_at`.
+    /// The registration of `document` at `registered_at`.
     #[must_use]
     pub fn new(document: D, registered_at: Timestamp, registered_by: String) -> Self {
         Self { sha256: document.digest(), document, registered_at, registered_by }
@@ -116,7 +116,7 @@ macro_rules! document_kinds {
             /// Reads a document of this kind. Its members `kind` and `$schema` are ignored.
             ///
             /// # Errors
-            /// The document has a wrong or a missing member.
+            /// If a member is missing, unknown or invalid.
             pub fn read<'de, D: Deserializer<'de>>(kind: DocumentKind, from: D) -> Result<Self, D::Error> {
                 match kind {
                     $(DocumentKind::$Kind => Box::deserialize(Unmarked(from)).map(Self::$Kind),)+
@@ -157,11 +157,11 @@ document_kinds! {
     Source(Registration), "oracle_name", |source| source.oracle_id.to_string();
     /// The freshness policy of a source, under the source's id.
     FreshnessPolicy(FreshnessPolicy), "default_max_age_seconds", |policy| policy.oracle_id.to_string();
-    /// A pipeline with everything that it names.
+    /// A pipeline with its normalization, schemas and tables.
     Pipeline(Definition), "pipeline", |definition| definition.pipeline.pipeline_id.to_string();
     /// The adapter of a live source, under the source's id.
     Adapter(Adapter), "endpoint", |adapter| adapter.oracle_id.to_string();
-    /// A workflow of verification.
+    /// A verification workflow.
     Workflow(Workflow), "workflow_id", |workflow| workflow.workflow_id.to_string();
 }
 

@@ -1,7 +1,7 @@
-//! The ground-truth layer: what registered sources say, exactly, since when, and where it comes from (RFC-0002, Part I).
+//! The ground-truth layer: the statements of registered sources, with their validity and provenance (RFC-0002, Part I).
 //!
-//! A source is fed by runs, each of which reads one payload through one pipeline. What a run says of a record is never
-//! rewritten: since when and until when it holds is computed from all that was said and from the source's releases.
+//! Each run reads one payload of a source through one pipeline. The statements of a run are never rewritten: the
+//! validity of a record is computed from all statements and from the source's releases.
 
 pub mod axis;
 pub mod check;
@@ -27,9 +27,9 @@ pub mod value;
 use crate::base::digest::Sha256Hex;
 use serde::Serialize;
 
-/// The SHA-256 of a document's JSON with its members in their order, whatever order it was written in.
+/// The SHA-256 of a document's JSON with sorted members, so that the written order has no effect.
 pub(crate) fn digest_of_json(document: &impl Serialize) -> Sha256Hex {
-    // a `Value` keeps the members of objects in their order
+    // a `Value` sorts the members of objects
     let value = serde_json::to_value(document).expect("a document is plain data with text for keys");
     Sha256Hex::of(value.to_string().as_bytes())
 }

@@ -1,8 +1,7 @@
-//! The vocabulary of oracled and every decision it takes.
+//! The vocabulary of oracled, and every decision as a pure function of its arguments.
 //!
-//! Nothing here is async, asks for the time, draws a random number or touches the outside: whatever a
-//! decision depends on comes in as an argument, so that the same inputs give the same decision in the daemon,
-//! in `oraclectl calibrate` and in a test.
+//! This crate has no async code, no clock, no randomness and no I/O. Each decision takes all its inputs as arguments, so
+//! the same inputs give the same decision in the daemon, in `oraclectl calibrate` and in a test.
 
 #![allow(missing_docs, reason = "`into_str`, which strum derives for wire names, has none")]
 

@@ -1,11 +1,11 @@
-//! Oracle-A: checks text against facts by rules that look at symbols alone (seed: `oracle-a-rules`).
+//! Oracle-A: checks text against facts by rules that only compare symbols (seed: `oracle-a-rules`).
 //!
-//! [`evaluate`] applies rules to a [`Candidate`] and says of each what it found, on what evidence. The same input gives
-//! the same bytes: nothing is sampled, and no meaning is guessed at. One family of rules a file: [`precision`] asks
-//! where claims come from, [`patterns`] what must and must not stand there, [`contradiction`] and [`comparison`]
-//! whether the text agrees with itself. The rules after the published ones go by Unicode's boundaries: [`sentences`],
-//! [`words`], texts without their layout by [`plain`], joined claims by [`parts`], numbers with units by [`quantity`],
-//! facts without "is" by [`notes`], opposites by their [`inflections`].
+//! [`evaluate`] applies rules to a [`Candidate`] and reports the findings of each rule with their evidence. The same
+//! input gives the same bytes: rules do not sample, and do not guess meanings. Each family of rules has its own file.
+//! [`precision`] checks where claims come from, [`patterns`] checks required and forbidden text, [`contradiction`] and
+//! [`comparison`] check whether the text is consistent. Rules added after the published ones use Unicode's boundaries
+//! ([`sentences`], [`words`]), texts without layout ([`plain`]), joined claims ([`parts`]), numbers with units
+//! ([`quantity`]), facts without "is" ([`notes`]), and [`inflections`] of opposites.
 
 mod candidate;
 mod check;
@@ -51,7 +51,7 @@ use patterns::LineEnds;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Everything that an evaluation depends on, for its digest. The members stand in RFC 8785's order.
+/// Everything that an evaluation depends on, for its digest. Members are in RFC 8785 order.
 #[derive(Serialize)]
 struct Whole<'a> {
     candidate_sha256: &'a Sha256Hex,
@@ -61,16 +61,16 @@ struct Whole<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     facts_from: &'a [FactSource],
     facts_sha256: &'a Sha256Hex,
-    /// Of which fields the candidate is made; null where it is one text.
+    /// The fields of the candidate; null if it is one text.
     fields: Option<Vec<&'a str>>,
     rules: &'a [RuleId],
     unsupported_max: u64,
 }
 
-/// Applies the rules that `check` names, or else the profile's, to `candidate`.
+/// Applies the rules that `check` names, or those of the configured profile, to `candidate`.
 ///
-/// `facts` are those of `check`, compiled. A rule that fails over its own work is `ERROR`, with the cause; the others
-/// are applied all the same.
+/// `facts` are those of `check`, compiled. A rule that fails to run has the verdict `ERROR`, with the cause; the other
+/// rules are still applied.
 #[must_use]
 pub fn evaluate(
     candidate: &Candidate<'_>,
@@ -102,7 +102,7 @@ pub fn evaluate(
     )
 }
 
-/// What `rule` finds, be it that it cannot.
+/// The result of `rule`, also if it fails or panics.
 fn applied(rule: RuleId, subject: &Subject<'_>) -> RuleResult {
     let mut findings = Findings::new(rule);
     let done = catch_unwind(AssertUnwindSafe(|| apply(rule, subject, &mut findings)));

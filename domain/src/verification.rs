@@ -1,11 +1,12 @@
-//! Verification: what the registered sources come to about one thing, and whether that may be said (RFC-0002, Part II).
+//! Verification: compares the values that the registered sources have for one entity, and decides whether they may be
+//! returned (RFC-0002, Part II).
 //!
-//! A [`Workflow`] says whom to ask about what, how conflicts are settled and how long to wait. [`decide`] takes a
-//! [`Question`] with everything that came of asking, as [`Inputs`], and gives one [`Envelope`]. The same inputs give the
-//! same bytes, so that what the log holds of a decision is enough to take it again.
+//! A [`Workflow`] names the sources and the axes, how conflicts are settled, and the time limits. [`decide`] takes a
+//! [`Question`] and the answers of the sources, as [`Inputs`], and returns one [`Envelope`]. The same inputs give the same
+//! bytes, so a decision can be computed again from the log.
 //!
-//! Nothing fails open: what is missing, late, stale, refused or in doubt never leads to a value. Only an envelope that is
-//! `authoritative` holds values.
+//! Nothing fails open: a missing, late, stale, rejected or doubtful answer never leads to a value. Only an axis whose kind
+//! is `authoritative` has a value.
 
 pub mod adapter;
 pub mod call;

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Registers the gallery's sources with a running daemon, ingests their releases, and asks a few questions.
-# The sockets are oraclectl's, or ORACLED_SOCKET and ORACLED_CONTROL_SOCKET; oraclectl is the one on the path, or ORACLECTL. It
-# can be run again: then nothing changes, and the answers are the same.
+# Registers the example sources with a running daemon, ingests their releases, and runs a few queries.
+# It uses oraclectl's default sockets, or ORACLED_SOCKET and ORACLED_CONTROL_SOCKET, and the oraclectl on the PATH, or
+# ORACLECTL. A second run changes nothing and prints the same answers.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# `command` passes by this function, which bears the name of what it calls
+# `command` calls the program instead of this function, which has the same name
 oraclectl() { command "${ORACLECTL:-oraclectl}" "$@"; }
 title() { printf '\n== %s\n' "$*"; }
 
-# Approves a source unless it is approved already
+# Approves a source unless it is approved
 approve() {
     local shown
     shown="$(oraclectl describe source "$1")"
     if [[ $shown =~ status\ +pending ]]; then oraclectl source approve "$1"; fi
 }
 
-# One release: the source, its version, the day on which it came out, the payload. A release of a few records changes a
-# large share of them, so some releases break a gate (exit status 7), and an operator approves them
+# Ingests a release. Arguments: source, version, release date, payload. A release of a few records changes a large share
+# of them, so some releases break a gate (exit status 7), and an operator approves them
 ingest() {
     local status=0
     oraclectl ingest run "$1" "data/$1/$4" --version "$2" --released-at "$3" || status=$?
@@ -28,7 +28,7 @@ ingest() {
     fi
 }
 
-# The first column of the first row of a table for programs
+# Prints the first column of the first row of a CSV table
 first() { sed -n 2p | cut -d, -f1; }
 
 title 'the documents'
@@ -79,7 +79,7 @@ oraclectl rejects "$newest"
 title 'a text about population, held against that source: what it says, and what it said in 2018'
 check() { oraclectl rules check "texts/$1.txt" --facts-from texts/population-2015.json --rules RULE-PREC-005; }
 check moldova
-# a text that does not pass is exit status 1
+# exit status 1: the text does not pass
 check moldova-as-told-in-2018 || [[ $? == 1 ]]
 
 title 'how fresh all that is'

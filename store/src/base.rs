@@ -1,4 +1,4 @@
-//! sled, its rows, and what every feature stores them with.
+//! sled, its rows, and the storage functions that all features share.
 
 pub(crate) mod disk;
 pub(crate) mod documents;

@@ -1,4 +1,4 @@
-//! The one door to disk.
+//! The journal: the only way to write to the store.
 
 use crate::audit::log::{self, Tip};
 use crate::audit::mirror::Mirror;
@@ -16,11 +16,12 @@ use std::fs;
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// A group of at most so many bytes is an ordinary one: while there is room for it, the journal takes writes.
+/// The size of an ordinary group, in bytes. While there is space for one, the journal accepts writes.
 const ORDINARY_BYTES: u64 = 64 * 1024;
-/// A group takes records until it has so many bytes: one of verification may have megabytes, and a batch is in memory.
+/// A group accepts records until it has this many bytes. A record of a verification can have megabytes, and a batch is in
+/// memory.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
-/// Before a failed store is reopened, so many bytes must be free for it to write again.
+/// The space that must be free before a failed store is reopened, in bytes, so that it can write again.
 const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
 
 /// The journal reopens the database after this number of new entries, or after one in [`RENEWED_AFTER_PART`] of all
@@ -32,10 +33,10 @@ const RENEWED_AFTER_PART: u64 = 32;
 /// The divisor of that number in a second without a commit, when few callers would wait.
 const RENEWED_IDLE_PART: u64 = 8;
 
-/// Where a long read keeps it from that, it is tried again after so many more entries: each attempt takes 50 ms.
+/// If a long read prevents the reopening, the journal tries again after this many more entries. Each attempt takes 50 ms.
 const POSTPONED_ENTRIES: u64 = 4096;
 
-/// The writer. There is one for a store; it takes records in groups and makes each group durable at once.
+/// The writer. A store has only one. It accepts records in groups and makes each group durable at once.
 #[derive(Debug)]
 pub struct Journal {
     store: Store,
@@ -49,31 +50,31 @@ pub struct Journal {
     settled_at: u64,
     /// The last entry when a long read kept the database from being reopened.
     postponed_at: u64,
-    /// What the last write failed with; until [`Journal::recover`] no other is tried.
+    /// The failure of the last write. No write is tried until [`Journal::recover`].
     failure: Option<Failure>,
 }
 
-/// Why no writes are taken.
+/// The reason why the journal accepts no writes.
 #[derive(Debug)]
 struct Failure {
     cause: String,
     mend: Mend,
 }
 
-/// What it takes to take writes again.
+/// The condition for accepting writes again.
 #[derive(Debug, Clone, Copy)]
 enum Mend {
-    /// Room for an ordinary group: sled was not let to try without.
+    /// Space for an ordinary group. sled did not try to write without it.
     Room,
-    /// sled has failed, or may hold half a write: only opening it again helps.
+    /// A reopening: sled has failed, or may hold half a write.
     Reopening,
 }
 
 impl Journal {
-    /// Opens the store in `options.dir`, or makes an empty one, and checks that all that was committed is there.
+    /// Opens the store in `options.dir`, or creates an empty one, and checks that no committed data is missing.
     ///
     /// # Errors
-    /// Every [`StoreError`] but `Unavailable`: a store that cannot be trusted does not open.
+    /// All [`StoreError`]s except `Unavailable`: a damaged store does not open.
     pub fn open(options: Options) -> Result<(Self, Store), StoreError> {
         let (dir, facts_cache_bytes) = (options.dir.clone(), options.facts_cache_bytes);
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
@@ -81,7 +82,7 @@ impl Journal {
         if Engine::is_new(&dir)
             && let Some(kept) = Files::any_kept(&dir)?
         {
-            let detail = format!("there is no database, and {} is there", kept.display());
+            let detail = format!("the database is missing, and {} exists", kept.display());
             return Err(StoreError::Short { dir, detail });
         }
         tracing::debug!("the store is being opened");
@@ -96,7 +97,7 @@ impl Journal {
             Some(mark) => mark,
             None if counts == Counts::default() => Watermark::create(&dir, meta::store_id(&engine)?)?,
             None => {
-                let detail = "its high-water mark is missing, and there are entries".to_owned();
+                let detail = "its high-water mark is missing, and the log has entries".to_owned();
                 return Err(StoreError::Short { dir, detail });
             }
         };
@@ -134,14 +135,15 @@ impl Journal {
         Ok((journal, store))
     }
 
-    /// Applies a group of records and makes it durable; then tells what became of each. Of a group of many megabytes only the
-    /// first records are taken, at least one, and nothing is told of the others: they are for the next call.
+    /// Applies a group of records and makes it durable. Returns the result of each record. Of a group of many megabytes
+    /// only the first records are applied, at least one. The result covers only those; the caller passes the others to the
+    /// next call.
     ///
-    /// Each record is applied whole or refused whole, and sees those before it in the group.
+    /// Each record is applied or rejected as a whole. It is checked against the state after the records before it.
     ///
     /// # Errors
-    /// `Unavailable` where the disk does not take it: then nothing of the group counts as committed. Unless it was
-    /// only too large for the room that is left, the journal takes nothing more until [`Journal::recover`].
+    /// `Unavailable` if the disk cannot be written; no record of the group is committed then. Afterwards the journal
+    /// rejects all writes until [`Journal::recover`], unless the group was only too large for the remaining space.
     pub fn commit(
         &mut self,
         group: &[impl Borrow<Record>],
@@ -169,7 +171,7 @@ impl Journal {
         let Staged { mut batch, counts, tip, lines, replaced, before, .. } = staged;
         meta::put_counts(&mut batch, counts);
         if let Err(error) = engine.make_room(bytes) {
-            // one group that is too large for what is left must not keep out those that are not
+            // a group that is too large for the remaining space must not block smaller ones
             let fits_others = bytes > ORDINARY_BYTES && engine.make_room(ORDINARY_BYTES).is_ok();
             return Err(if fits_others { error } else { self.fail(error, Mend::Room) });
         }
@@ -200,25 +202,25 @@ impl Journal {
         self.store.forget(&changed);
     }
 
-    /// What the store holds.
+    /// The row counts of the store.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.mark.counts
     }
 
-    /// What the last write failed with, while the journal takes none.
+    /// The failure of the last write, while the journal rejects writes.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_ref().map(|failure| failure.cause.as_str())
     }
 
-    /// Why no new work is taken, while too little space is free; what belongs to earlier work is.
+    /// The reason why new work is rejected while too little space is free. Writes that follow from accepted work continue.
     #[must_use]
     pub fn low_space(&self) -> Option<String> {
         self.engine.free().check().err().map(|error| error.to_string())
     }
 
-    /// What keeps `oracle_log.jsonl` behind the log, if anything.
+    /// The error that keeps `oracle_log.jsonl` from having all entries; `None` if the file is complete.
     #[must_use]
     pub fn mirror_lag(&self) -> Option<&str> {
         self.mirror.lag.as_deref()
@@ -243,15 +245,15 @@ impl Journal {
         });
         for (settled, what) in [(mirrored, "oracle_log.jsonl"), (self.mark.sync(), "the high-water mark")] {
             if let Err(error) = settled {
-                tracing::warn!(%error, what, "cannot be synced");
+                tracing::warn!(%error, what, "could not sync a file");
             }
         }
     }
 
-    /// Opens `oracle_log.jsonl` by its name anew, for whoever has rotated it.
+    /// Opens `oracle_log.jsonl` by its name again, after it was rotated.
     ///
     /// # Errors
-    /// `Io` where it cannot be opened: the mirror then goes on in the file it had.
+    /// `Io` if the file cannot be opened; the mirror then continues in the previous file.
     pub fn reopen_mirror(&mut self) -> Result<(), StoreError> {
         self.settle();
         self.mirror.reopen()?;
@@ -259,10 +261,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Tries to take writes again after one failed.
+    /// Tries to accept writes again after a failed one.
     ///
     /// # Errors
-    /// `Unavailable` or `Io` for what still stands in the way. Any other: the store cannot be trusted any more.
+    /// `Unavailable` or `Io` if the fault persists. Any other error means that the store is damaged.
     pub fn recover(&mut self) -> Result<(), StoreError> {
         let Some(mend) = self.failure.as_ref().map(|failure| failure.mend) else { return Ok(()) };
         let mended = match mend {
@@ -283,7 +285,7 @@ impl Journal {
         self.probe_space()?;
         self.engine.reopen()?;
         let counts = self.check_reopened()?;
-        // what the failed write has left, if anything, becomes visible below and so must be durable first
+        // the effects of the failed write, if any, become visible below, so they must be durable first
         self.engine.sync()?;
         self.tip = Tip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
@@ -292,9 +294,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Checks the reopened database, and notes its snapshot.
+    /// Checks the reopened database, and stores the id of its snapshot.
     fn check_reopened(&mut self) -> Result<Counts, StoreError> {
-        // first: a kill in between would have the next start take the new snapshot for a wrong one
+        // first of all: after a kill in between, the next start would reject the new snapshot as a wrong one
         self.note_snapshot();
         let counts = meta::open(&self.engine)?;
         check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
@@ -314,7 +316,7 @@ impl Journal {
             return Ok(());
         }
         match self.engine.renew() {
-            // a long read is under way, and nobody has to wait for it: a later call does it
+            // a long read is in progress, and no caller has to wait for it: a later call renews the snapshot
             Ok(false) => {
                 self.postponed_at = entries;
                 return Ok(());
@@ -325,43 +327,43 @@ impl Journal {
         .map_err(|error| self.fail(error, Mend::Reopening))
     }
 
-    /// Has the next opening look at the whole store before it is served: to be called when it was found damaged.
+    /// Makes the next opening check the whole store before it serves. Called when damage was found.
     ///
     /// # Errors
-    /// Where that cannot be noted.
+    /// The database cannot be written.
     pub fn doubt(&mut self) -> Result<(), StoreError> {
         meta::put_audited(&self.engine, 0)?;
         meta::put_walked(&self.engine, 0)
     }
 
-    /// Checks, after a panic somewhere above, that a group was not left half done.
+    /// Checks, after a panic in a caller, that no group was applied only in part.
     ///
     /// # Errors
-    /// `Unavailable` where it was, or where that cannot be told: the journal then takes nothing until
-    /// [`Journal::recover`].
+    /// `Unavailable` if a group was applied in part, or if that cannot be determined. The journal then rejects all writes
+    /// until [`Journal::recover`].
     pub fn distrust(&mut self) -> Result<(), StoreError> {
         match meta::open(&self.engine) {
             Ok(counts) if counts == self.mark.counts => Ok(()),
             Ok(_) => {
-                let cause = "a write was cut short by a panic".into();
+                let cause = "a panic interrupted a write".into();
                 Err(self.fail(StoreError::Unavailable { cause }, Mend::Reopening))
             }
             Err(error) => Err(self.fail(error, Mend::Reopening)),
         }
     }
 
-    /// Keeps which snapshot of its page table sled has, outside of what sled can lose. Without that the next opening reads
-    /// all of the database.
+    /// Stores the id of sled's snapshot of its page table in the mark, where sled cannot lose it. Without the id, the next
+    /// opening reads the whole database.
     fn note_snapshot(&mut self) {
         let snapshot = self.engine.snapshot();
         if self.mark.snapshot == snapshot {
             return;
         }
         self.mark.snapshot = snapshot;
-        // both slots: of two with the same counts neither is the newer
+        // both slots are written: of two slots with the same counts, neither is the newer one
         let written = self.mark.write().and_then(|()| self.mark.sync());
         if let Err(error) = written.and_then(|()| self.mark.write()) {
-            tracing::warn!(%error, "the high-water mark cannot be written; the next start will take longer");
+            tracing::warn!(%error, "could not write the high-water mark; the next start takes longer");
         }
     }
 
@@ -374,7 +376,7 @@ impl Journal {
         StoreError::Unavailable { cause }
     }
 
-    /// sled may write while it opens, and is closed to readers if that fails: so see first that there is room.
+    /// Checks the free space before a reopening: sled may write while it opens, and if that fails, no reader can use it.
     fn probe_space(&self) -> Result<(), StoreError> {
         let path = self.engine.dir().join("space_probe");
         let probed = fs::File::create(&path).and_then(|mut file| {

@@ -1,10 +1,10 @@
-//! What oracled keeps on disk: the audit log, the verdicts, the sessions, and the one door to all of them.
+//! Storage of oracled: the audit log, the verdicts, the sessions, and all other state.
 //!
-//! [`Journal::commit`] is the only way to write. A [`Record`] holds events and the changes they speak of, and
-//! is applied whole or not at all; when `commit` returns, it is on the disk. [`Store`] is the other half: any
-//! number of concurrent readers, who see nothing that is not durable yet.
+//! [`Journal::commit`] is the only way to write. A [`Record`] has events and the changes that they report. It is applied
+//! completely or not at all, and is on the disk when `commit` returns. [`Store`] is the read side: any number of concurrent
+//! readers see only durable data.
 //!
-//! This is the only crate that knows the database is sled.
+//! This is the only crate that uses sled.
 
 mod audit;
 mod base;

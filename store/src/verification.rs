@@ -1,5 +1,4 @@
-//! The rows of verification: reviews, what people decide of a thing, what is kept of answers, and decisions that are
-//! still to be taken. (RFC-0002, Part II)
+//! The rows of verification: reviews, subjects, cached answers and pending decisions (RFC-0002, Part II).
 
 use crate::audit::log::{LogLine, LogQuery};
 use crate::base::engine::Tables;
@@ -11,36 +10,36 @@ use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
 
-/// What stands between the parts of a name that has two; neither has one in it.
+/// Separates the two parts of a name. Neither part contains this character.
 const SEPARATOR: char = '/';
 /// The prefix of index names of open reviews that callers can open at will. No workflow id begins with it.
 const CALLER_OPENABLE: char = '!';
 
-/// Which reviews to read.
+/// Selects the reviews to read.
 #[derive(Debug, Clone, Default)]
 pub struct ReviewQuery {
-    /// Only those that nobody has resolved or dismissed yet.
+    /// Only reviews that are neither resolved nor dismissed.
     pub open_only: bool,
-    /// Only those whose ids come before this one.
+    /// Only reviews whose ids are before this one.
     pub before: Option<String>,
-    /// The most reviews to give.
+    /// The highest number of reviews to return.
     pub limit: usize,
 }
 
-/// Some of the answers that are kept.
+/// A page of cached answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptPage {
-    /// They, with their revisions.
+    /// The answers, each with its key and revision.
     pub kept: Vec<(KeptKey, KeptAnswer, u64)>,
-    /// Behind which one to go on; nothing where all have been looked at.
+    /// The key after which the next page begins; `None` on the last page.
     pub next: Option<KeptKey>,
 }
 
 impl Tables {
-    /// Since when the first of the questions waits that wait for a person; nothing where none does.
+    /// The time since which the oldest open review is open; `None` if no review is open.
     ///
     /// # Errors
-    /// Where that cannot be read.
+    /// The reviews cannot be read.
     pub fn oldest_open_review_at(&self) -> Result<Option<Timestamp>, StoreError> {
         let names = self.names_behind(Table::OpenReviews, None, 1)?;
         let first = names.first().map(|name| self.review(name)).transpose()?.flatten();
@@ -50,7 +49,7 @@ impl Tables {
     /// The number of open reviews of a workflow.
     ///
     /// # Errors
-    /// Where they cannot be read.
+    /// The database cannot be read.
     pub fn open_reviews_of(&self, workflow_id: &WorkflowId) -> Result<u64, StoreError> {
         let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[workflow_id.as_str().as_bytes(), end]);
         // the byte after the separator is the end of the range with this prefix
@@ -73,19 +72,19 @@ impl Tables {
     /// A review, with its revision.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// The review cannot be read.
     pub fn review(&self, review_id: &str) -> Result<Option<(ReviewState, u64)>, StoreError> {
         self.read_row(Table::Reviews, review_id)
     }
 
-    /// The reviews that `query` asks for, the one with the last id first: ids follow each other in time.
+    /// The reviews that match `query`, the highest id first. Ids are in the order of time.
     ///
     /// # Errors
-    /// Where one cannot be read.
+    /// A review cannot be read.
     pub fn reviews(&self, query: &ReviewQuery) -> Result<Vec<ReviewState>, StoreError> {
         let table = if query.open_only { Table::OpenReviews } else { Table::Reviews };
         let (mut found, mut before) = (Vec::new(), query.before.clone());
-        // one that is being opened or closed now is passed over, and another one found in its place
+        // a review that is opened or closed meanwhile is skipped, and another one is read instead
         while found.len() < query.limit {
             let names = self.names_before(table, before.as_deref(), query.limit - found.len())?;
             let Some(last) = names.last() else { break };
@@ -98,26 +97,26 @@ impl Tables {
         Ok(found)
     }
 
-    /// What people are to decide of a thing and have decided, with the revision; nothing where that is nothing.
+    /// The subject with this key, with its revision; `None` if it has no open reviews, locks or baselines.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// The row cannot be read.
     pub fn subject(&self, key: &SubjectKey) -> Result<Option<(Subject, u64)>, StoreError> {
         self.read_row(Table::Subjects, &subject_name(key))
     }
 
-    /// What is kept of a live source's answers about a thing, with the revision.
+    /// The cached answer of a live source about an entity, with its revision.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// The row cannot be read.
     pub fn kept(&self, key: &KeptKey) -> Result<Option<(KeptAnswer, u64)>, StoreError> {
         self.read_row(Table::Kept, &kept_name(key))
     }
 
-    /// The next `limit` answers that are kept, behind `after`.
+    /// The next `limit` cached answers after `after`.
     ///
     /// # Errors
-    /// Where one cannot be read.
+    /// A row cannot be read.
     pub fn kept_page(&self, after: Option<&KeptKey>, limit: usize) -> Result<KeptPage, StoreError> {
         let names = self.names_behind(Table::Kept, after.map(kept_name).as_deref(), limit)?;
         let next = names.last().filter(|_| names.len() == limit).map(|name| self.kept_key(name));
@@ -130,19 +129,19 @@ impl Tables {
         Ok(KeptPage { kept, next: next.transpose()? })
     }
 
-    /// What the decisions that are still to be taken will be taken over, in the order of their execution ids.
+    /// The inputs of the pending decisions, in the order of their execution ids.
     ///
     /// # Errors
-    /// Where one cannot be read.
+    /// A row cannot be read.
     pub fn pending(&self) -> Result<Vec<Inputs>, StoreError> {
         self.read_all(Table::Pending)
     }
 
-    /// The decisions that were taken under `execution_id`, the first one first: two of a workflow that lets nobody wait, one of
-    /// any other.
+    /// The decisions with the id `execution_id`, in their order: two if the workflow answers before its sources do,
+    /// otherwise one.
     ///
     /// # Errors
-    /// Where one cannot be read.
+    /// An entry cannot be read.
     pub fn decisions(&self, execution_id: &str) -> Result<Vec<VerificationEntry>, StoreError> {
         let query = LogQuery {
             execution: Some(execution_id.to_owned()),
@@ -159,24 +158,24 @@ impl Tables {
         self.log(&query)?.into_iter().map(read).collect()
     }
 
-    /// The key that a kept answer's row is named by.
+    /// Parses the name of a cached answer's row.
     fn kept_key(&self, name: &str) -> Result<KeptKey, StoreError> {
         let key = name.split_once(SEPARATOR).and_then(|(oracle_id, about)| {
             Some(KeptKey { oracle_id: oracle_id.parse().ok()?, about: about.parse().ok()? })
         });
         key.ok_or_else(|| StoreError::Corrupt {
             dir: self.dir().to_owned(),
-            detail: format!("`{name}` names no kept answer"),
+            detail: format!("`{name}` is not the key of a cached answer"),
         })
     }
 }
 
-/// The name of an open review's row among those of its workflow.
+/// The name of an open review in the index by workflow.
 pub(crate) fn open_name(workflow_id: &WorkflowId, review_id: &str) -> String {
     format!("{workflow_id}{SEPARATOR}{review_id}")
 }
 
-/// The name of a row that counts an open review among those that callers can open at will.
+/// The name of an open review in the index of reviews that callers can open at will.
 pub(crate) fn caller_openable_name(workflow_id: &WorkflowId, review_id: &str) -> String {
     format!("{CALLER_OPENABLE}{}", open_name(workflow_id, review_id))
 }
@@ -186,7 +185,7 @@ pub(crate) fn subject_name(key: &SubjectKey) -> String {
     format!("{}{SEPARATOR}{}", key.workflow_id, key.about)
 }
 
-/// The name of a kept answer's row.
+/// The name of a cached answer's row.
 pub(crate) fn kept_name(key: &KeptKey) -> String {
     format!("{}{SEPARATOR}{}", key.oracle_id, key.about)
 }

@@ -1,4 +1,4 @@
-//! A disk that is full, for one daemon alone.
+//! A full disk for a single daemon.
 
 use crate::{Daemon, World};
 use std::fs::{self, File};
@@ -6,29 +6,29 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Prepares `world` for [`fill`]; false where this machine has no program for it.
+/// Prepares `world` for [`fill`]. Returns false if this machine has no `prlimit`.
 #[must_use]
 pub fn can_be_filled(world: &mut World) -> bool {
-    // the signal would end the daemon; what it is to see is the error
+    // SIGXFSZ would end the daemon; ignored, the write fails with an error instead
     world.wrapper = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"].map(String::from).into();
     let prlimit = Command::new("prlimit").arg("--version").stdout(Stdio::null()).status();
     prlimit.is_ok_and(|status| status.success())
 }
 
-/// Takes the room away from `daemon`, whose state is in `state`.
+/// Leaves `daemon`, whose state is in `state`, no space for its files to grow.
 ///
 /// # Panics
-/// Where the system does not let us.
+/// Panics if the system does not permit it.
 pub fn fill(daemon: &Daemon<'_>, state: &Path) {
     let database = fs::metadata(state.join("store/db")).expect("there is a database");
-    // the daemon wants more than this before it writes; the rest is for what sled does of its own accord
+    // the daemon requires more free space than this before it writes; the rest is for sled's own writes
     bind(daemon, &(database.len() + (2 << 20)).to_string());
 }
 
-/// Gives it back.
+/// Removes the limit that [`fill`] has set.
 ///
 /// # Panics
-/// Where the system does not let us.
+/// Panics if the system does not permit it.
 pub fn empty(daemon: &Daemon<'_>) {
     bind(daemon, "unlimited");
 }
@@ -36,20 +36,20 @@ pub fn empty(daemon: &Daemon<'_>) {
 fn bind(daemon: &Daemon<'_>, bytes: &str) {
     let limit = format!("--fsize={bytes}:");
     let bound = Command::new("prlimit").args(["--pid", &daemon.pid().to_string(), &limit]).status();
-    assert!(bound.expect("there is a prlimit").success(), "the files are bound");
+    assert!(bound.expect("there is a prlimit").success(), "the limit is set");
 }
 
-/// A disk whose room can be taken away.
+/// A disk that a test can fill and empty.
 pub trait Disk {
-    /// Where the state is, for whoever is not the daemon.
+    /// Path at which processes other than the daemon reach the state directory.
     fn state(&self) -> PathBuf;
-    /// Takes the room away.
+    /// Fills the disk.
     fn fill(&self, daemon: &Daemon<'_>);
-    /// Gives it back.
+    /// Makes the space available again.
     fn empty(&self, daemon: &Daemon<'_>);
 }
 
-/// The disk that is there, on which no file may grow any more: its size is bound for the daemon alone.
+/// The disk of the state directory, with a limit on file sizes (`prlimit --fsize`) for the daemon only.
 #[derive(Debug)]
 pub struct Bounded(pub PathBuf);
 
@@ -67,7 +67,7 @@ impl Disk for Bounded {
     }
 }
 
-/// A tmpfs of its own, in a mount namespace that goes with the process that keeps it.
+/// A separate tmpfs in a mount namespace that ends with the process `keeper`.
 #[derive(Debug)]
 pub struct Tmpfs {
     keeper: Child,
@@ -75,10 +75,10 @@ pub struct Tmpfs {
 }
 
 impl Tmpfs {
-    /// Mounts it where the state of `world` is to be; nothing where this machine does not let us.
+    /// Mounts a tmpfs at the state directory of `world`. Returns `None` if this machine does not permit it.
     ///
     /// # Panics
-    /// Where the folder is there already.
+    /// Panics if the state directory exists already.
     #[must_use]
     pub fn mount(world: &World) -> Option<Self> {
         fs::create_dir(world.state()).expect("it is made");
@@ -101,28 +101,28 @@ impl Tmpfs {
         Some(tmpfs)
     }
 
-    /// Fills it up but for so many bytes.
+    /// Fills the tmpfs up to the last `left` bytes.
     ///
     /// # Panics
-    /// Where that cannot be done.
+    /// Panics if the file that fills it cannot be written.
     pub fn put_ballast(&self, left: u64) {
         let mut ballast = File::create(self.state.join("ballast")).expect("it is made");
         for size in [1 << 20, 4096, 1] {
             while ballast.write_all(&vec![0; size]).is_ok() {}
         }
-        let full = ballast.metadata().expect("the system tells").len();
+        let full = ballast.metadata().expect("the system reports it").len();
         ballast.set_len(full - left).expect("it is cut");
     }
 
-    /// Makes it empty again.
+    /// Removes the file that fills the tmpfs.
     ///
     /// # Panics
-    /// Where it was not filled.
+    /// Panics if there is no such file.
     pub fn remove_ballast(&self) {
         fs::remove_file(self.state.join("ballast")).expect("it is removed");
     }
 
-    /// What brings a command into its namespace.
+    /// Command prefix that runs a command in the mount namespace.
     #[must_use]
     pub fn wrapper(&self) -> Vec<String> {
         vec!["nsenter".into(), format!("--mount=/proc/{}/ns/mnt", self.keeper.id()), "--".into()]

@@ -1,4 +1,4 @@
-//! Ground truth from outside: the documents that come with the project, runs over payloads, and what a source answers.
+//! Helpers for ground truth: example documents, runs over payloads, and answers of sources.
 
 use crate::wire::{Wire, head};
 use crate::{PATIENCE, World, at, document, get, post};
@@ -15,28 +15,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// So many records are asked for at once.
+/// Records in one page of a query.
 const PAGE: usize = 10_000;
-/// What is sent of a payload at a time.
+/// Bytes of a payload that are sent at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// One of the documents that come with the project.
+/// Reads an example document of the project.
 ///
 /// # Panics
-/// Where it is not there.
+/// Panics if it does not exist.
 #[must_use]
 pub fn example(name: &str) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth").join(name);
-    serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON")
+    serde_json::from_slice(&fs::read(path).expect("it exists")).expect("it is JSON")
 }
 
-/// The pipeline of this name that comes with the project, with gates that let everything pass: payloads of a few records
-/// change much of what there is.
+/// The example pipeline of `source`, with gates that let every run pass, because payloads of a few records change a
+/// large share of them.
 ///
 /// # Panics
-/// Where it is not there.
+/// Panics if it does not exist.
 #[must_use]
-#[allow(clippy::indexing_slicing, reason = "what is not there is put there")]
+#[allow(clippy::indexing_slicing, reason = "a missing member is inserted")]
 pub fn open_pipeline(source: &str) -> Value {
     let mut definition = example(&format!("pipelines/{source}.json"));
     definition["pipeline"]["gates"] =
@@ -44,12 +44,13 @@ pub fn open_pipeline(source: &str) -> Value {
     definition
 }
 
-/// An ontology, a source and a pipeline of that name: things by number, read from lines of JSON.
+/// An ontology, a source and a pipeline with the id `pipeline`, for records that are identified by a number and read
+/// from NDJSON.
 ///
 /// # Panics
-/// Where the documents that come with the project have none to begin with.
+/// Panics if the example documents that they are derived from do not exist.
 #[must_use]
-#[allow(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#[allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 pub fn things(pipeline: &str) -> (Value, Value, Value) {
     let axis = |axis: &str, kind: &str| json!({"axis": axis, "type": kind, "class": "measured", "description": axis});
     let mut number = axis("number", "integer");
@@ -76,12 +77,13 @@ pub fn things(pipeline: &str) -> (Value, Value, Value) {
     (ontology, source, definition)
 }
 
-/// An ontology, a source and a pipeline of that name: people by area and year, as the World Bank's file has them.
+/// An ontology, a source and a pipeline with the id `source`: population by area and year, in the World Bank's CSV
+/// format.
 ///
 /// # Panics
-/// Where the documents that come with the project have none to begin with.
+/// Panics if the example documents that they are derived from do not exist.
 #[must_use]
-#[allow(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#[allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 pub fn office(source: &str) -> (Value, Value, Value) {
     let mut registration = example("sources/world-bank-population.json");
     registration["oracle_id"] = json!(source);
@@ -91,12 +93,12 @@ pub fn office(source: &str) -> (Value, Value, Value) {
     (example("ontologies/population.json"), registration, definition)
 }
 
-/// A workflow of that name over sources of people by area and year, with these settings beside the simplest ones.
+/// A minimal workflow over sources of population by area and year; `settings` are added or replace fields.
 ///
 /// # Panics
-/// Where the settings are no fields.
+/// Panics if `settings` is not an object.
 #[must_use]
-#[allow(clippy::indexing_slicing, reason = "what is not there is put there")]
+#[allow(clippy::indexing_slicing, reason = "a missing member is inserted")]
 pub fn workflow(id: &str, sources: &[&str], settings: &Value) -> Value {
     let mut document = json!({
         "workflow_id": id, "domain": "population",
@@ -112,15 +114,15 @@ pub fn workflow(id: &str, sources: &[&str], settings: &Value) -> Value {
     document
 }
 
-/// Replaces what is at `path`.
+/// Puts `body` at `path`.
 pub async fn put(control: &mut Client, path: &str, body: &Value) -> Answer {
     control.call(Method::PUT, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")
 }
 
-/// Registers an ontology, a source and its pipeline, all new.
+/// Registers a new ontology, source and pipeline.
 ///
 /// # Panics
-/// Where one of them is not taken.
+/// Panics if one of them is rejected.
 pub async fn register_all(control: &mut Client, ontology: &Value, source: &Value, pipeline: &Value) {
     let text = |document: &Value, place: &str| {
         document.pointer(place).and_then(Value::as_str).expect("it is named").to_owned()
@@ -135,18 +137,18 @@ pub async fn register_all(control: &mut Client, ontology: &Value, source: &Value
     }
 }
 
-/// Registers the project's source of this name, with gates that let everything pass.
+/// Registers the example source of this name, with gates that let every run pass.
 ///
 /// # Panics
-/// Where it is not taken.
+/// Panics if it is rejected.
 pub async fn register(control: &mut Client, source: &str) {
     register_with(control, source, &open_pipeline(source)).await;
 }
 
-/// Registers the project's source of this name, with its own gates.
+/// Registers the example source of this name, with the gates of its pipeline.
 ///
 /// # Panics
-/// Where it is not taken.
+/// Panics if it is rejected.
 pub async fn register_gated(control: &mut Client, source: &str) {
     register_with(control, source, &example(&format!("pipelines/{source}.json"))).await;
 }
@@ -159,22 +161,22 @@ async fn register_with(control: &mut Client, source: &str, pipeline: &Value) {
     register_all(control, &ontology, &registration, pipeline).await;
 }
 
-/// Lets a source answer.
+/// Approves a source, so that it answers queries.
 ///
 /// # Panics
-/// Where it may not.
+/// Panics if the approval is rejected.
 pub async fn approve(control: &mut Client, source: &str) {
     let answer = post(control, &format!("/v1/sources/{source}/review"), &json!({"approve": {}})).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 
-/// The path to which a payload of `pipeline` is posted.
+/// Path to which a payload of `pipeline` is posted.
 #[must_use]
 pub fn runs_path(pipeline: &str, version: &str, released_at: &str) -> String {
     format!("/v1/pipelines/{pipeline}/runs?version={version}&released_at={released_at}")
 }
 
-/// Hands a payload in.
+/// Posts a payload.
 pub async fn ingest(
     control: &mut Client,
     pipeline: &str,
@@ -186,7 +188,7 @@ pub async fn ingest(
     control.call(Method::POST, &path, Some(payload.into())).await.expect("it answers")
 }
 
-/// Hands a payload in that is too long to be held in memory: `pieces` of it, `size_bytes` together.
+/// Posts a payload of `size_bytes` in `pieces`, for payloads that are too long to be held in memory.
 pub async fn ingest_pieces(
     world: &World,
     path: &str,
@@ -208,10 +210,10 @@ pub async fn ingest_pieces(
     wire.answer().await.expect("it answers")
 }
 
-/// The run that an answer has begun.
+/// Id of the run that was started by the request of `answer`.
 ///
 /// # Panics
-/// Where it has begun none.
+/// Panics if no run was started.
 #[must_use]
 pub fn begun(answer: &Answer) -> String {
     assert_eq!(answer.status, 202, "{}", document(answer));
@@ -219,10 +221,10 @@ pub fn begun(answer: &Answer) -> String {
     at(answer, "/run/run_id").as_str().expect("it has an id").to_owned()
 }
 
-/// The run, once it has ended; it may take as long as it goes on.
+/// Waits until the run has ended and returns it. There is no time limit while the run makes progress.
 ///
 /// # Panics
-/// Where it stands still.
+/// Panics if the run makes no progress within [`PATIENCE`].
 pub async fn ended(control: &mut Client, run_id: &str) -> Value {
     let path = format!("/v1/runs/{run_id}");
     let (mut last, mut moved) = (Value::Null, Instant::now());
@@ -231,21 +233,21 @@ pub async fn ended(control: &mut Client, run_id: &str) -> Value {
         let field = |name: &str| seen.get(name).cloned().unwrap_or_default();
         let run = field("run");
         if run.get("state") != Some(&json!("running")) {
-            assert!(field("progress").is_null(), "what has ended goes on no more");
+            assert!(field("progress").is_null(), "an ended run has no progress");
             return run;
         }
         if last != seen {
             (last, moved) = (seen, Instant::now());
         }
-        assert!(moved.elapsed() < PATIENCE, "the run stands still: {last}");
+        assert!(moved.elapsed() < PATIENCE, "the run makes no progress: {last}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Every record that a source answers with, page by page, each with its provenance where `request` asks for that.
+/// All records that a source returns, page by page, each with its provenance if `request` asks for it.
 ///
 /// # Panics
-/// Where it does not answer.
+/// Panics if a query fails.
 pub async fn answers(routes: &mut Client, source: &str, request: &Value) -> Vec<(Value, Value)> {
     let mut all = Vec::new();
     let mut request = request.as_object().cloned().expect("a request is an object");
@@ -266,10 +268,10 @@ pub async fn answers(routes: &mut Client, source: &str, request: &Value) -> Vec<
     }
 }
 
-/// The store in `state`, of a daemon that has stopped.
+/// Opens the store in `state` of a daemon that has stopped.
 ///
 /// # Panics
-/// Where it does not open.
+/// Panics if it does not open.
 #[must_use]
 pub fn stopped(state: &Path) -> (Journal, Store) {
     let options = Options {
@@ -281,38 +283,38 @@ pub fn stopped(state: &Path) -> (Journal, Store) {
     Journal::open(options).expect("the store opens")
 }
 
-/// A source with its files open.
+/// View of a source with open files.
 ///
 /// # Panics
-/// Where there is none.
+/// Panics if the source is not registered.
 #[must_use]
 pub fn view(store: &Store, source: &str) -> Arc<SourceView> {
     let id: SourceId = source.parse().expect("it is an id");
     store.view(&id).expect("its files open").expect("it is registered")
 }
 
-/// All that a source of a stopped daemon says, as lines of JSON.
+/// All statements of a source as JSON lines, from the store of a stopped daemon.
 ///
 /// # Panics
-/// Where it cannot be read.
+/// Panics if they cannot be read.
 #[must_use]
 pub fn export(store: &Store, source: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    view(store, source).export(&mut out).expect("memory takes it");
+    view(store, source).export(&mut out).expect("a write to memory succeeds");
     out
 }
 
-/// The files of ground truth below `state`, by their paths, each with its length in bytes.
+/// Files of ground truth below `state`: relative path and length in bytes.
 ///
 /// # Panics
-/// Where they cannot be listed.
+/// Panics if they cannot be listed.
 #[must_use]
 pub fn files(state: &Path) -> BTreeMap<String, u64> {
     let mut files = BTreeMap::new();
     for folder in ["facts", "raw", "work"] {
         for entry in fs::read_dir(state.join("ground").join(folder)).expect("there is a folder") {
-            let entry = entry.expect("the system tells");
-            // what is not finished may go meanwhile
+            let entry = entry.expect("the system reports it");
+            // an unfinished file may be removed meanwhile
             let Ok(metadata) = entry.metadata() else { continue };
             files.insert(format!("{folder}/{}", entry.file_name().to_string_lossy()), metadata.len());
         }
@@ -320,10 +322,10 @@ pub fn files(state: &Path) -> BTreeMap<String, u64> {
     files
 }
 
-/// The names that the store gives to files of ground truth, as [`files`] tells them.
+/// Paths of the files of ground truth that the store names, in the form of [`files`].
 ///
 /// # Panics
-/// Where it cannot be read.
+/// Panics if the store cannot be read.
 #[must_use]
 pub fn named(store: &Store) -> Vec<String> {
     let mut named = Vec::new();

@@ -1,4 +1,4 @@
-//! A daemon of one's own: a real process with its state, sockets and logs in a directory that goes with it.
+//! A daemon process for one test, with its state, sockets and logs in a temporary directory.
 
 pub mod disk;
 pub mod ground;
@@ -24,13 +24,13 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything that should happen soon is waited for; generous, since the machine may be busy.
+/// Longest wait for anything that should happen soon. The limit is generous because the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A verdict of the quick tier that passes.
+/// A quick-tier verdict that passes the crosscheck.
 pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
-/// The actors that are supervised, in the order in which they are reported.
+/// Names of the supervised actors, in the order in which the daemon reports them.
 pub const ACTORS: [&str; 9] = [
     "regen",
     "crosscheck",
@@ -43,16 +43,16 @@ pub const ACTORS: [&str; 9] = [
     "logger",
 ];
 
-/// The built program of that name.
+/// Path of the program `name` that was built for the tests.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
-    // test programs live in target/<profile>/deps, what they test one above
-    let this = env::current_exe().expect("a program knows where it is");
+    // test programs are in target/<profile>/deps, the programs under test one folder above
+    let this = env::current_exe().expect("the path of this program is known");
     let profile = this.parent().and_then(Path::parent).expect("cargo puts tests two folders deep");
     profile.join(format!("{name}-under-test"))
 }
 
-/// Takes from `command` what whoever runs the tests has set for a daemon of their own.
+/// Removes from `command` the environment variables that the user of the tests has set for another daemon.
 fn without_surroundings(command: &mut Command) {
     let meant_for_a_daemon = |name: &str| {
         ["ORACLED_", "LISTEN_", "WATCHDOG_", "XDG_"].iter().any(|prefix| name.starts_with(prefix))
@@ -74,17 +74,17 @@ fn without_surroundings(command: &mut Command) {
     }
 }
 
-/// The directory of a daemon, and how it is started there. Outlives the daemon: a world can be served again.
+/// Directory, variables and flags of a daemon. It outlives the daemon, so a second daemon can serve the same state.
 #[derive(Debug)]
 pub struct World {
     dir: TempDir,
-    /// What is put before the daemon's command line; a shell wrapper, say.
+    /// Words before the daemon's command line, for example a shell wrapper.
     pub wrapper: Vec<String>,
-    /// Variables for the daemon.
+    /// Environment variables of the daemon.
     pub variables: Vec<(String, String)>,
-    /// Flags beside those for its paths.
+    /// Flags in addition to those for the daemon's paths.
     pub flags: Vec<String>,
-    /// Its configuration file.
+    /// Content of the daemon's configuration file.
     pub config: String,
 }
 
@@ -96,58 +96,58 @@ impl Default for World {
 }
 
 impl World {
-    /// A world with this configuration.
+    /// Creates a world with this configuration.
     #[must_use]
     pub fn with_config(config: &str) -> Self {
         Self { config: config.to_owned(), ..Self::default() }
     }
 
-    /// A path in the world's directory.
+    /// Path of `name` in the world's directory.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The routes' socket.
+    /// Path of the routes' socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.path("o.sock")
     }
 
-    /// The administrators' socket.
+    /// Path of the administrators' socket.
     #[must_use]
     pub fn control_socket(&self) -> PathBuf {
         self.path("c.sock")
     }
 
-    /// The state directory.
+    /// Path of the state directory.
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.path("state")
     }
 
-    /// The mirror of the log.
+    /// Content of `oracle_log.jsonl`, the mirror of the log; empty if the file cannot be read.
     #[must_use]
     pub fn mirror(&self) -> String {
         fs::read_to_string(self.state().join("oracle_log.jsonl")).unwrap_or_default()
     }
 
-    /// What all daemons of this world have said of themselves.
+    /// Standard error of all daemons of this world.
     #[must_use]
     pub fn service_log(&self) -> String {
         fs::read_to_string(self.path("stderr")).unwrap_or_default()
     }
 
-    /// All that daemons of this world have written, and nobody has removed: the log's mirror, what they said of
-    /// themselves, the database. None may be running: what they hold in memory is not in it.
+    /// Everything that daemons of this world have written and that still exists: the mirror of the log, the service
+    /// log and the database. Stop the daemon first, because data that it holds in memory is not included.
     ///
     /// # Panics
-    /// Where it cannot be read.
+    /// Panics if a file cannot be read.
     #[must_use]
     pub fn written(&self) -> String {
         let mut written = self.mirror() + &self.service_log();
         for file in fs::read_dir(self.state().join("store")).expect("there is a store") {
-            let file = file.expect("the system tells").path();
+            let file = file.expect("the system reports it").path();
             if file.is_file() {
                 written.push_str(&String::from_utf8_lossy(&fs::read(file).expect("it can be read")));
             }
@@ -155,7 +155,8 @@ impl World {
         written
     }
 
-    /// `oracled` with these arguments, in this world alone: its home is there, and only the world's variables count.
+    /// Command that runs `oracled` with these arguments. Its home is the world's directory, and only the world's
+    /// variables are set.
     #[must_use]
     pub fn oracled(&self, arguments: &[&str]) -> Command {
         let oracled = program("oracled").into_os_string();
@@ -167,7 +168,7 @@ impl World {
         command
     }
 
-    /// Writes the configuration file, and hands back where.
+    /// Writes the configuration file and returns its path.
     #[must_use]
     pub fn config_file(&self) -> PathBuf {
         let file = self.path("oracled.toml");
@@ -175,7 +176,7 @@ impl World {
         file
     }
 
-    /// The command that serves this world.
+    /// Command that runs `oracled serve` in this world.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = self.oracled(&["serve"]);
@@ -201,13 +202,13 @@ impl World {
         let began = Instant::now();
         while !self.answers().await {
             assert!(daemon.child.try_wait().expect("it is our child").is_none(), "{}", self.service_log());
-            assert!(began.elapsed() < PATIENCE, "it does not answer: {}", self.service_log());
+            assert!(began.elapsed() < PATIENCE, "the daemon does not answer: {}", self.service_log());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         daemon
     }
 
-    /// Starts a daemon and does not wait.
+    /// Starts a daemon without waiting for it.
     #[must_use]
     pub fn spawn(&self) -> Daemon<'_> {
         let mut command = self.command();
@@ -215,7 +216,7 @@ impl World {
         self.spawn_as(command)
     }
 
-    /// Starts a daemon by a command of one's own and does not wait.
+    /// Starts a daemon by `command` without waiting for it.
     #[must_use]
     pub fn spawn_as(&self, mut command: Command) -> Daemon<'_> {
         let stderr =
@@ -223,13 +224,13 @@ impl World {
         Daemon { world: self, child: command.stderr(stderr).spawn().expect("the daemon starts") }
     }
 
-    /// Runs a daemon that is expected to end by itself, soon.
+    /// Runs a daemon that is expected to end by itself within [`PATIENCE`].
     #[must_use]
     pub fn serve_in_vain(&self) -> Output {
         ended(self.command())
     }
 
-    /// Whether a daemon answers here.
+    /// Whether a daemon answers at this world's socket.
     pub async fn answers(&self) -> bool {
         match Client::connect(&self.socket()).await {
             Ok(mut client) => client.call(Method::GET, "/healthz", None).await.is_ok(),
@@ -237,7 +238,7 @@ impl World {
         }
     }
 
-    /// `oraclectl` against this world, with these arguments.
+    /// Command that runs `oraclectl` against this world with these arguments.
     #[must_use]
     pub fn ctl_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("oraclectl"));
@@ -253,7 +254,7 @@ impl World {
         self.ctl_command(arguments).output().expect("oraclectl starts")
     }
 
-    /// The same, while what the test itself serves goes on: the daemon may have to ask it.
+    /// Runs `oraclectl` on another thread, so that servers of the test itself can answer the daemon meanwhile.
     pub async fn ctl_meanwhile(&self, arguments: &[&str]) -> Output {
         let mut command = self.ctl_command(arguments);
         let output = tokio::task::spawn_blocking(move || command.output()).await;
@@ -261,10 +262,10 @@ impl World {
     }
 }
 
-/// Runs a daemon that is expected to end by itself, soon; it is killed if it does not.
+/// Runs a daemon that is expected to end by itself. It is killed after [`PATIENCE`].
 ///
 /// # Panics
-/// Where it cannot be started.
+/// Panics if it cannot be started.
 #[must_use]
 pub fn ended(mut command: Command) -> Output {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon starts");
@@ -278,10 +279,10 @@ pub fn ended(mut command: Command) -> Output {
     child.wait_with_output().expect("it is our child")
 }
 
-/// What a daemon complained about that ended by itself: one line, and the failure's exit code.
+/// Returns the error of a daemon that ended by itself: one line on standard error, with exit status 1.
 ///
 /// # Panics
-/// Where it did not end so.
+/// Panics if the daemon ended in another way.
 #[must_use]
 pub fn complaint(command: Command) -> String {
     let output = ended(command);
@@ -291,7 +292,7 @@ pub fn complaint(command: Command) -> String {
     said
 }
 
-/// A running daemon. It is killed if it is dropped.
+/// A running daemon. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Daemon<'w> {
     world: &'w World,
@@ -299,75 +300,75 @@ pub struct Daemon<'w> {
 }
 
 impl Daemon<'_> {
-    /// Its process id.
+    /// Process id of the daemon.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// A client of the routes' socket.
+    /// Connects a client to the routes' socket.
     pub async fn routes(&self) -> Client {
         Client::connect(&self.world.socket()).await.expect("the routes' socket is served")
     }
 
-    /// A client of the administrators' socket.
+    /// Connects a client to the administrators' socket.
     pub async fn control(&self) -> Client {
         Client::connect(&self.world.control_socket()).await.expect("the administrators' socket is served")
     }
 
-    /// Ends it as a power cut would, as far as the process goes.
+    /// Kills the process, as a power cut would.
     pub fn kill(mut self) {
         self.child.kill().expect("it is our child");
         self.child.wait().expect("it is our child");
     }
 
-    /// Sends it a signal by name.
+    /// Sends the daemon the signal `name`.
     ///
     /// # Panics
-    /// Where the system has no `kill`.
+    /// Panics if the system has no `kill`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid())).status();
         assert!(sent.expect("there is a shell").success(), "the signal is sent");
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Sends SIGTERM and waits until the daemon has ended.
     pub fn stop(self) -> ExitStatus {
         self.signal("TERM");
         self.wait()
     }
 
-    /// How it has ended, if it has.
+    /// Exit status of the daemon if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is our child")
     }
 
-    /// Waits until it ends.
+    /// Waits until the daemon ends.
     ///
     /// # Panics
-    /// Where it does not.
+    /// Panics if it does not end within [`PATIENCE`].
     pub fn wait(mut self) -> ExitStatus {
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
                 return status;
             }
-            assert!(began.elapsed() < PATIENCE, "it does not end: {}", self.world.service_log());
+            assert!(began.elapsed() < PATIENCE, "the daemon does not end: {}", self.world.service_log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Its resident memory, in bytes.
+    /// Resident memory of the daemon, in bytes.
     ///
     /// # Errors
-    /// Where the system does not tell.
+    /// Returns an error if `/proc` does not report it.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         self.memory_bytes("VmRSS:")
     }
 
-    /// The most resident memory that it has had, in bytes.
+    /// Peak resident memory of the daemon, in bytes.
     ///
     /// # Errors
-    /// Where the system does not tell.
+    /// Returns an error if `/proc` does not report it.
     pub fn most_resident_bytes(&self) -> io::Result<u64> {
         self.memory_bytes("VmHWM:")
     }
@@ -383,38 +384,38 @@ impl Daemon<'_> {
 
 impl Drop for Daemon<'_> {
     fn drop(&mut self) {
-        // it may have ended already
+        // the daemon may have ended already
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Sends JSON and reads the answer.
+/// Posts `body` as JSON and returns the answer.
 pub async fn post(client: &mut Client, path: &str, body: &Value) -> Answer {
     client.call(Method::POST, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")
 }
 
-/// Reads.
+/// Gets `path` and returns the answer.
 pub async fn get(client: &mut Client, path: &str) -> Answer {
     client.call(Method::GET, path, None).await.expect("it answers")
 }
 
-/// The body as a JSON value; null where it is none.
+/// Body of `answer` as a JSON value; null if it is not JSON.
 #[must_use]
 pub fn document(answer: &Answer) -> Value {
     answer.json().unwrap_or_default()
 }
 
-/// What stands at `place`, a JSON pointer, in the body; null where there is nothing.
+/// Value at the JSON pointer `place` in the body; null if there is none.
 #[must_use]
 pub fn at(answer: &Answer, place: &str) -> Value {
     document(answer).pointer(place).cloned().unwrap_or_default()
 }
 
-/// The problem document that `answer` is.
+/// Returns the problem document in `answer`.
 ///
 /// # Panics
-/// Where it is none, or not one of this status and code.
+/// Panics if `answer` is not a problem document with this status and code.
 pub fn problem(answer: &Answer, status: u16, code: &str) -> Value {
     let document = document(answer);
     let field = |name: &str| document.get(name).cloned().unwrap_or_default();
@@ -428,20 +429,20 @@ pub fn problem(answer: &Answer, status: u16, code: &str) -> Value {
     document
 }
 
-/// The entries that `question` asks the log for, read from the administrators' socket.
+/// Log entries that match the query string `question`, read from the administrators' socket.
 ///
 /// # Panics
-/// Where they cannot be read.
+/// Panics if they cannot be read.
 pub async fn log(control: &mut Client, question: &str) -> Vec<Value> {
     let answer = get(control, &format!("/v1/log?{question}")).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
     lines(&answer.body)
 }
 
-/// The whole log, from its first entry.
+/// All log entries, from the first.
 ///
 /// # Panics
-/// Where it cannot be read, or its numbers have a hole.
+/// Panics if they cannot be read, or if a sequence number is missing.
 pub async fn whole_log(control: &mut Client) -> Vec<Value> {
     let mut entries = Vec::new();
     loop {
@@ -451,26 +452,26 @@ pub async fn whole_log(control: &mut Client) -> Vec<Value> {
         }
         for entry in more {
             let seq = entry.get("seq").and_then(Value::as_u64);
-            assert_eq!(seq, Some(entries.len() as u64 + 1), "a hole before {entry}");
+            assert_eq!(seq, Some(entries.len() as u64 + 1), "a gap before {entry}");
             entries.push(entry);
         }
     }
 }
 
-/// The JSON values in `text`, one a line.
+/// Parses `text` as JSON lines.
 #[must_use]
 pub fn lines(text: &[u8]) -> Vec<Value> {
     let values = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     values.map(|line| serde_json::from_slice(line).expect("each line is JSON")).collect()
 }
 
-/// The body of a submission of the quick tier.
+/// Body of a quick-tier submission with the verdict `raw`.
 #[must_use]
 pub fn submission(raw: &str) -> Value {
     json!({"tier": "quick", "query": "Sell honey?", "raw": raw})
 }
 
-/// Waits until `holds`, and fails with `what` if it never does.
+/// Waits until `holds` returns true, and panics with `what` after [`PATIENCE`].
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !holds().await {

@@ -1,7 +1,6 @@
-//! Live sources from outside: an office on the loopback that says what it is told to, and a daemon that asks it how many people
-//! lived in Aruba in 1960.
+//! A scripted live source on the loopback interface, and a daemon that asks it for the population of Aruba in 1960.
 
-#![allow(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#![allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 
 use crate::ground::{approve, example, put};
 use crate::verification::{register, workflow};
@@ -12,19 +11,19 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// What an honest office says.
+/// Population in an honest answer.
 pub const HONEST: &str = "54208";
-/// What nobody is to be told.
+/// A value that must never reach an envelope.
 pub const POISON: &str = "99999999";
-/// A configuration by which the loopback is asked.
+/// Configuration that permits requests to the loopback interface.
 pub const LOCAL: &str = "[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n";
 
-/// What makes an answer, as it goes over the wire, of a request's head.
+/// Computes the answer, as it is sent on the wire, from the head of the request.
 type Answering = Box<dyn Fn(&str) -> String + Send>;
 
-/// A live source on the loopback that says what it is told to.
+/// A scripted live source on the loopback interface.
 pub struct Office {
-    /// Where it listens.
+    /// Port on which it listens.
     pub port: u16,
     answering: Arc<Mutex<Answering>>,
     heads: Arc<Mutex<Vec<String>>>,
@@ -37,13 +36,13 @@ impl fmt::Debug for Office {
 }
 
 impl Office {
-    /// Starts one that says nothing yet.
+    /// Starts a source that sends empty answers.
     ///
     /// # Panics
-    /// Where the loopback has no port to give.
+    /// Panics if the loopback interface has no free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-        let port = listener.local_addr().expect("the system tells").port();
+        let port = listener.local_addr().expect("the system reports it").port();
         let silent: Answering = Box::new(|_| String::new());
         let office =
             Self { port, answering: Arc::new(Mutex::new(silent)), heads: Arc::new(Mutex::default()) };
@@ -58,67 +57,67 @@ impl Office {
                     }
                 }
                 let head = String::from_utf8_lossy(&head).into_owned();
-                let answer = answering.lock().expect("nobody panics holding it")(&head);
-                heads.lock().expect("nobody panics holding it").push(head);
-                // whoever asked may have heard enough
+                let answer = answering.lock().expect("no holder of the lock panics")(&head);
+                heads.lock().expect("no holder of the lock panics").push(head);
+                // the client may have closed the connection already
                 drop(socket.write_all(answer.as_bytes()).await);
             }
         });
         office
     }
 
-    /// From now on it answers so.
+    /// Computes all further answers by `answering`.
     ///
     /// # Panics
-    /// Where an answer has panicked.
+    /// Panics if a previous answer has panicked.
     pub fn answers(&self, answering: impl Fn(&str) -> String + Send + 'static) {
-        *self.answering.lock().expect("nobody panics holding it") = Box::new(answering);
+        *self.answering.lock().expect("no holder of the lock panics") = Box::new(answering);
     }
 
-    /// From now on it answers this.
+    /// Sends `answer` to all further requests.
     pub fn says(&self, answer: String) {
         self.answers(move |_| answer.clone());
     }
 
-    /// Its origin.
+    /// Origin of the source.
     #[must_use]
     pub fn origin(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The endpoint of its adapter.
+    /// Endpoint for the adapter of the source.
     #[must_use]
     pub fn endpoint(&self) -> String {
         self.origin() + "/{area}/{year}"
     }
 
-    /// The heads of all requests, in the order in which they came.
+    /// Heads of all requests, in the order in which they arrived.
     ///
     /// # Panics
-    /// Where an answer has panicked.
+    /// Panics if an answer has panicked.
     #[must_use]
     pub fn heads(&self) -> Vec<String> {
-        self.heads.lock().expect("nobody panics holding it").clone()
+        self.heads.lock().expect("no holder of the lock panics").clone()
     }
 }
 
-/// A whole answer with these headers, each with its end of line.
+/// A complete answer with these headers. Each header ends with CRLF.
 #[must_use]
 pub fn whole(headers: &str, body: &str) -> String {
     let size = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-length: {size}\r\nconnection: close\r\n{headers}\r\n{body}")
 }
 
-/// An answer of this status without a body.
+/// An answer with this status and no body.
 #[must_use]
 pub fn empty(status: &str, headers: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n{headers}\r\n")
 }
 
-/// A body that says how many people lived there in 1960, with these fields beside.
+/// A body with the population of `area` in 1960 and the fields of `more`.
 ///
 /// # Panics
-/// Where that is no number.
+/// Panics if `people` is not a number.
 #[must_use]
 pub fn said_of(area: &str, people: &str, more: Value) -> String {
     let mut body = json!({"area": area, "year": 1960, "people": people.parse::<u64>().expect("a number")});
@@ -126,16 +125,16 @@ pub fn said_of(area: &str, people: &str, more: Value) -> String {
     body.to_string()
 }
 
-/// An answer that says so of Aruba, and no more.
+/// A complete answer with the population of Aruba only.
 #[must_use]
 pub fn people(people: &str) -> String {
     whole("", &said_of("ABW", people, json!({})))
 }
 
-/// The adapter of a live source, with these changes.
+/// The adapter of a live source, with the fields of `changes` added or replaced.
 ///
 /// # Panics
-/// Where the changes are no fields.
+/// Panics if `changes` is not an object.
 #[must_use]
 pub fn adapter_of(oracle_id: &str, endpoint: &str, changes: Value) -> Value {
     let mapping = |field: &str, axis: &str| {
@@ -153,10 +152,10 @@ pub fn adapter_of(oracle_id: &str, endpoint: &str, changes: Value) -> Value {
     document
 }
 
-/// Registers a live source with its adapter, with these changes to that.
+/// Registers a live source and its adapter; `adapter` has the changes to the adapter.
 ///
 /// # Panics
-/// Where one of them is not taken.
+/// Panics if one of them is rejected.
 pub async fn source(daemon: &Daemon<'_>, oracle_id: &str, tier: &str, endpoint: &str, adapter: Value) {
     let control = &mut daemon.control().await;
     let ontology = example("ontologies/population.json");
@@ -175,10 +174,10 @@ pub async fn source(daemon: &Daemon<'_>, oracle_id: &str, tier: &str, endpoint: 
     approve(control, oracle_id).await;
 }
 
-/// Registers the adapter of a live source, or another one in its place, with these changes.
+/// Registers the adapter of a live source, or replaces it.
 ///
 /// # Panics
-/// Where it is not taken.
+/// Panics if it is rejected.
 pub async fn adapt(daemon: &Daemon<'_>, oracle_id: &str, endpoint: &str, changes: Value) {
     let path = format!("/v1/documents/adapter/{oracle_id}");
     let adapter = adapter_of(oracle_id, endpoint, changes);
@@ -191,10 +190,10 @@ pub async fn census(daemon: &Daemon<'_>, oracles: &[&str], settings: Value) {
     register(&mut daemon.control().await, &workflow("census", oracles, settings)).await;
 }
 
-/// What comes of asking it about Aruba in 1960.
+/// Verifies the population of Aruba in 1960 with `census` and returns the envelope.
 ///
 /// # Panics
-/// Where it is not answered.
+/// Panics if the request fails.
 pub async fn verified(daemon: &Daemon<'_>) -> Value {
     let request =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
@@ -203,10 +202,10 @@ pub async fn verified(daemon: &Daemon<'_>) -> Value {
     document(&answer)
 }
 
-/// What was told to be true.
+/// Value of the axis `population` in an authoritative envelope.
 ///
 /// # Panics
-/// Where nothing was, or what is poison.
+/// Panics if the envelope is not authoritative, or has [`POISON`].
 #[must_use]
 pub fn told(envelope: &Value) -> &Value {
     assert_eq!(envelope["kind"], "authoritative", "{envelope}");
@@ -214,10 +213,10 @@ pub fn told(envelope: &Value) -> &Value {
     &envelope["axes"]["population"]["value"]
 }
 
-/// The log's entry of what was asked for `envelope` of the source, whose decision comes out again as it did.
+/// The log entry of the call to `oracle_id` for `envelope`. Also checks that the decision can be reproduced.
 ///
 /// # Panics
-/// Where it was not asked, or the decision comes out otherwise.
+/// Panics if the source was not called, or if the decision is not reproduced.
 pub async fn asked(daemon: &Daemon<'_>, world: &World, envelope: &Value, oracle_id: &str) -> Value {
     let execution = envelope["execution_id"].as_str().expect("it has one");
     let explained = world.ctl_meanwhile(&["explain", execution]).await;
@@ -229,10 +228,11 @@ pub async fn asked(daemon: &Daemon<'_>, world: &World, envelope: &Value, oracle_
     entries.into_iter().find(|entry| entry["oracle_id"] == oracle_id).expect("it was asked")
 }
 
-/// Asks the source `office`, whose answer is refused for this, so that nothing is told.
+/// Verifies with the source `office`, and checks that its answer is rejected for the reason `why` and the envelope is
+/// blocked.
 ///
 /// # Panics
-/// Where it is otherwise.
+/// Panics if the answer is not rejected for this reason.
 pub async fn refused(daemon: &Daemon<'_>, world: &World, why: &str) {
     let envelope = verified(daemon).await;
     assert_eq!(envelope["kind"], "blocked", "{why}: {envelope}");
@@ -243,10 +243,10 @@ pub async fn refused(daemon: &Daemon<'_>, world: &World, why: &str) {
     assert_eq!(at(&decided, "/decisions/0/inputs/calls/office/reply/refusal"), why, "{envelope}");
 }
 
-/// What people see of the health of sources.
+/// Output of `oraclectl health`.
 ///
 /// # Panics
-/// Where it is no text.
+/// Panics if it is not UTF-8.
 pub async fn watched(world: &World) -> String {
     String::from_utf8(world.ctl_meanwhile(&["health"]).await.stdout).expect("it is text")
 }

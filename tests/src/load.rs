@@ -1,4 +1,4 @@
-//! Callers that put a daemon under load and remember what they were told; and whether it was true.
+//! Clients that put a daemon under load, record its answers, and check them afterwards.
 
 use crate::{GOOD, document, get, post, problem, submission};
 use bytes::Bytes;
@@ -11,38 +11,38 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A verdict of so many bytes and more is handed in without facts, which double its request.
+/// Verdicts of this size or more, in bytes, are submitted without facts, because facts double the size of the
+/// request.
 const CHECKED_MAX_BYTES: usize = 64 * 1024;
 
-/// What a caller knows of a session.
+/// Last known state of a session, as a client recorded it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
-    /// Its verdict is there, and this is its document.
+    /// The verdict is stored, and this is its document.
     Cached(Bytes),
-    /// Its verdict was there and is gone.
+    /// The verdict was stored and then purged.
     Purged,
-    /// A write for it was begun, and nobody said how it ended. A verdict that is there is this one, if one is
-    /// given.
+    /// The result of a write is unknown. If the session has a verdict, it is this one, if one is given.
     Unsure(Option<Bytes>),
 }
 
-/// What callers were told by a daemon.
+/// Answers that clients received from a daemon.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Sessions.
+    /// State of each session.
     pub sessions: BTreeMap<String, Told>,
     /// Sessions with a judgement that was answered, and whether it was an approval.
     pub judged: Vec<(String, bool)>,
-    /// Verdicts acknowledged, those among them that were purged later included.
+    /// Acknowledged verdicts, including those that were purged later.
     pub acknowledged: usize,
-    /// All answers.
+    /// Number of all answers.
     pub answers: usize,
-    /// Answers that said, as a problem document, that the daemon failed.
+    /// Answers with a problem document that reports a failure of the daemon.
     pub failures: usize,
 }
 
 impl Ledger {
-    /// Takes in what another caller was told. No two speak of the same session.
+    /// Adds the answers of another client. No two clients use the same session.
     pub fn add(&mut self, other: Self) {
         self.sessions.extend(other.sessions);
         self.judged.extend(other.judged);
@@ -51,10 +51,10 @@ impl Ledger {
         self.failures += other.failures;
     }
 
-    /// Holds a document that was `found`, or none, against what was told of its session, and against the log.
+    /// Compares the document `found` for a session, or its absence, with the recorded answers and the log.
     ///
     /// # Panics
-    /// Where they differ.
+    /// Panics if they differ.
     pub fn check(&self, chronicle: &Chronicle, session: &str, found: Option<&[u8]>) {
         let text = found.map(String::from_utf8_lossy);
         assert_eq!(
@@ -74,20 +74,20 @@ impl Ledger {
         }
     }
 
-    /// Checks that the log holds every judgement that was answered.
+    /// Checks that the log has every judgement that was answered.
     ///
     /// # Panics
-    /// Where it does not.
+    /// Panics if one is missing.
     pub fn check_judgements(&self, chronicle: &Chronicle) {
         for judged in &self.judged {
             assert!(chronicle.judged.contains(judged), "no entry for {judged:?}");
         }
     }
 
-    /// Opens the store in `state`, which no daemon has, and holds all of it against what was told.
+    /// Opens the store in `state`, which no daemon has open, and compares all of it with the recorded answers.
     ///
     /// # Panics
-    /// Where anything is missing, differs, or should not be there.
+    /// Panics if anything is missing, different or unexpected.
     pub fn check_store(&self, state: &Path) -> Chronicle {
         let options = Options {
             dir: state.to_owned(),
@@ -112,10 +112,10 @@ impl Ledger {
         chronicle
     }
 
-    /// Holds what a daemon answers for these sessions against what was told.
+    /// Compares the daemon's answers for these sessions with the recorded answers.
     ///
     /// # Panics
-    /// Where it differs.
+    /// Panics if they differ.
     pub async fn check_answers(&self, routes: &mut Client, chronicle: &Chronicle, sessions: &[&String]) {
         for session in sessions {
             let answer = get(routes, &format!("/v1/verdicts/{session}")).await;
@@ -129,12 +129,12 @@ impl Ledger {
     }
 }
 
-/// What a log says, entry by entry.
+/// Content of a log, entry by entry.
 #[derive(Debug, Default)]
 pub struct Chronicle {
-    /// How many entries there are.
+    /// Number of entries.
     pub entries: u64,
-    /// Sessions whose verdict is there at the end, with its digest.
+    /// Sessions that have a verdict at the end of the log, with its digest.
     pub cached: BTreeMap<String, String>,
     /// Sessions that have had a verdict.
     pub sessions: BTreeSet<String>,
@@ -146,15 +146,16 @@ impl Chronicle {
     /// Reads `lines` in order.
     ///
     /// # Panics
-    /// Where numbers are left out or doubled, a verdict was cached without the approval just before it, and that of the
-    /// rules between them if they were asked, or was cached or purged twice.
+    /// Panics if a sequence number is missing or repeated, or if a verdict was cached or purged twice. Also panics if
+    /// a verdict was cached without an approval in the entry before it. An approval by the rules may be between the
+    /// two.
     pub fn read<'l>(lines: impl IntoIterator<Item = &'l str>) -> Self {
         let mut this = Self::default();
         let mut before = Value::Null;
         for line in lines {
             let entry: Value = serde_json::from_str(line).expect("each line is JSON");
             this.entries += 1;
-            assert_eq!(field(&entry, "seq"), this.entries, "numbers have no holes: {line}");
+            assert_eq!(field(&entry, "seq"), this.entries, "sequence numbers have no gaps: {line}");
             let session = field(&entry, "session_id").as_str().unwrap_or_default().to_owned();
             let digest = field(&entry, "verdict_sha256").as_str().unwrap_or_default().to_owned();
             match field(&entry, "event").as_str() {
@@ -169,7 +170,7 @@ impl Chronicle {
                     this.sessions.insert(session.clone());
                     assert_eq!(this.cached.insert(session, digest), None, "cached once: {line}");
                 }
-                // the second gate stands between the two, and lets through what passes
+                // the entry of the rules gate is between the two; only a pass is accepted
                 Some("rules_evaluated")
                     if field(&entry, "verdict") == "PASS"
                         && field(&before, "session_id") == session.as_str() =>
@@ -184,7 +185,7 @@ impl Chronicle {
         this
     }
 
-    /// What a store with this log counts.
+    /// Counts of a store with this log.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -196,45 +197,45 @@ impl Chronicle {
     }
 }
 
-/// A member of an object; null where there is none.
+/// Member of an object; null if there is none.
 #[must_use]
 pub fn field<'v>(value: &'v Value, name: &str) -> &'v Value {
     value.get(name).unwrap_or(&Value::Null)
 }
 
-/// The submission, to be checked against one fact.
+/// Adds one fact to the submission.
 fn with_facts(mut submission: Value, fact: &str) -> Value {
     submission.as_object_mut().expect("it is an object").insert("facts".into(), json!([fact]));
     submission
 }
 
-/// The body of a check of a good verdict.
+/// Body of a crosscheck request for a good verdict.
 #[must_use]
 pub fn check_of(session: &str) -> Value {
     json!({"session_id": session, "tier": "quick", "query": "Sell honey?", "raw": GOOD})
 }
 
-/// Where and how load is made.
+/// Configuration of the load.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// The routes' socket.
+    /// Path of the routes' socket.
     pub routes: PathBuf,
-    /// The administrators' socket.
+    /// Path of the administrators' socket.
     pub control: PathBuf,
-    /// What the names of sessions begin with.
+    /// Prefix of the session names.
     pub name: String,
-    /// So many callers, each with connections of its own.
+    /// Number of clients. Each has connections of its own.
     pub callers: usize,
-    /// What chance begins with.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Load {
-    /// Calls until `stop` says so, or until the daemon is gone; hands back what was told, and how many callers
+    /// Sends requests until `stop` is true or the daemon is gone. Returns the recorded answers, and how many clients
     /// lost their connection.
     ///
     /// # Panics
-    /// Where an answer is not as it must be.
+    /// Panics if an answer is not valid.
     pub async fn run(self, stop: watch::Receiver<bool>) -> (Ledger, usize) {
         let mut callers = JoinSet::new();
         for number in 0..self.callers {
@@ -260,7 +261,7 @@ impl Load {
         }
         let (mut ledger, mut lost) = (Ledger::default(), 0);
         while let Some(caller) = callers.join_next().await {
-            let (told, gone) = caller.expect("every answer is as it must be");
+            let (told, gone) = caller.expect("every answer is valid");
             ledger.add(told);
             lost += gone;
         }
@@ -290,13 +291,13 @@ impl Caller {
         }
     }
 
-    /// A session of a fresh name.
+    /// A new session name.
     fn fresh(&mut self, kind: &str) -> String {
         self.made += 1;
         format!("{}-{kind}-{}", self.name, self.made)
     }
 
-    /// A session that something is known of.
+    /// A random session from the ledger.
     fn known(&mut self) -> Option<(String, Told)> {
         let sessions = &self.ledger.sessions;
         let nth = self.rng.usize(0..sessions.len().max(1));
@@ -307,7 +308,8 @@ impl Caller {
         self.routes.call(Method::POST, path, Some(Bytes::from(body.to_string()))).await
     }
 
-    /// Whether `answer` is one of `allowed`; else it must say, as it should, that the daemon failed.
+    /// Whether the status of `answer` is one of `allowed`. Any other answer must be a problem document for a failure
+    /// of the daemon.
     fn done(&mut self, answer: &Answer, allowed: &[u16]) -> bool {
         self.ledger.answers += 1;
         let status = answer.status.as_u16();
@@ -328,7 +330,7 @@ impl Caller {
         self.deliver(session, bytes, checked).await
     }
 
-    /// Hands in a verdict for a session that has none; with facts that it passes, or without any.
+    /// Submits a verdict for a session that has none. `checked` adds facts that the verdict passes.
     async fn deliver(
         &mut self,
         session: String,
@@ -356,10 +358,10 @@ impl Caller {
         self.ledger.sessions.insert(session, Told::Cached(document));
     }
 
-    /// Hands in a verdict for a session that has been handed one before.
+    /// Submits a second verdict for a session.
     async fn repeat(&mut self) -> Result<(), ClientError> {
         let Some((session, told)) = self.known() else { return Ok(()) };
-        // the first one may have been checked against facts, which the session keeps
+        // the first verdict may have been checked against facts, which the session keeps
         if told == Told::Purged {
             return self.deliver(session, 20..400, true).await;
         }
@@ -420,10 +422,10 @@ impl Caller {
     }
 }
 
-/// The whole log, as the administrators' socket answers it.
+/// The whole log, read from the administrators' socket.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if it cannot be read.
 pub async fn read_log(control: &mut Client) -> String {
     let mut log = String::new();
     let mut after = 0;
@@ -439,11 +441,11 @@ pub async fn read_log(control: &mut Client) -> String {
     }
 }
 
-/// Checks that the mirror in `state` is the log as the administrators' socket answers it, and that status counts
-/// as it does; then hands back what it says.
+/// Checks that the mirror in `state` equals the log of the administrators' socket and that the status has the same
+/// counts. Returns the parsed log.
 ///
 /// # Panics
-/// Where they differ.
+/// Panics if they differ.
 pub async fn check_served(control: &mut Client, state: &Path) -> Chronicle {
     let log = read_log(control).await;
     let mirror = std::fs::read_to_string(state.join("oracle_log.jsonl")).expect("the mirror is read");
@@ -463,10 +465,10 @@ pub async fn check_served(control: &mut Client, state: &Path) -> Chronicle {
     chronicle
 }
 
-/// Sends JSON to the administrators' socket, which must take it.
+/// Posts `{}` to `path` on the administrators' socket.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if the answer is not a success.
 pub async fn tell(control: &mut Client, path: &str) -> Answer {
     let answer = post(control, path, &json!({})).await;
     assert!(answer.status.is_success(), "{path}: {} {:?}", answer.status, answer.body);

@@ -1,4 +1,4 @@
-//! Verdicts that a daemon has made: a world that asks a model, what the model says, and how a verdict is lost.
+//! Helpers for generated verdicts: a world with a model, answers of the model, and loss of a verdict.
 
 use crate::model::ModelServer;
 use crate::{World, at, document, get, log, post};
@@ -9,14 +9,14 @@ use oracled_domain::{Dimension, Label, Tier};
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
-/// The key that the daemon has for its model.
+/// API key of the daemon for its model.
 pub const KEY: &str = "AIza-not-a-real-key";
 
-/// What [`ordered`] and [`registered`] say that the customer has asked.
+/// Query in the requests of [`ordered`] and [`registered`].
 pub const QUERY: &str = "Sell honey?";
 
-/// A world that asks the model at `base_url`, with these lines of configuration behind `[model]`; a call of the model
-/// is tried once, and the budget of calls is no hindrance, unless they say otherwise.
+/// A world whose model is at `base_url`, with the lines of `config` in `[model]`. Unless `config` sets them, calls
+/// are not retried, and `calls_per_minute` is too high to matter.
 #[must_use]
 pub fn asking(base_url: &str, config: &str) -> World {
     let mut lines = format!("[model]\nbase_url = \"{base_url}\"\n");
@@ -30,10 +30,10 @@ pub fn asking(base_url: &str, config: &str) -> World {
     world
 }
 
-/// A base URL where nobody is, and nobody will be while the socket is kept.
+/// A base URL at which no server listens. The port stays reserved while the socket is kept.
 ///
 /// # Panics
-/// Where the loopback has no port to give.
+/// Panics if the loopback interface has no free port.
 #[must_use]
 pub fn nobody() -> (TcpSocket, String) {
     let socket = TcpSocket::new_v4().expect("a socket");
@@ -43,14 +43,14 @@ pub fn nobody() -> (TcpSocket, String) {
 }
 
 impl ModelServer {
-    /// A world that asks this model on Gemini's wire; see [`asking`].
+    /// A world that calls this model by Gemini's protocol; see [`asking`].
     #[must_use]
     pub fn asked_by(&self, config: &str) -> World {
         asking(&self.url(), config)
     }
 }
 
-/// A coherent answer of `tier` that says `label` throughout.
+/// A coherent answer of `tier` with `label` in all places.
 #[must_use]
 pub fn saying(tier: Tier, label: Label) -> String {
     let analysis = json!({"verdict": label, "analysis": "It holds together."});
@@ -68,75 +68,75 @@ pub fn saying(tier: Tier, label: Label) -> String {
     asked_for.map(|(_, name, value)| (name.to_owned(), value)).collect::<Value>().to_string()
 }
 
-/// The body of a request for a verdict of `tier` that is still to be made.
+/// Body of a request to generate a verdict of `tier`.
 #[must_use]
 pub fn order(tier: Tier) -> Value {
     json!({"tier": tier, "query": QUERY})
 }
 
-/// Has a first verdict of the quick tier made.
+/// Requests a first quick-tier verdict, which the model generates.
 pub async fn ordered(routes: &mut Client, session: &str) -> Answer {
     post(routes, &format!("/v1/verdicts/{session}"), &order(Tier::Quick)).await
 }
 
-/// Tells of a session, by whatever `body` says.
+/// Puts `body` to the session.
 pub async fn put(routes: &mut Client, session: &str, body: &Value) -> Answer {
     let (path, body) = (format!("/v1/sessions/{session}"), Bytes::from(body.to_string()));
     routes.call(Method::PUT, &path, Some(body)).await.expect("it answers")
 }
 
-/// Registers a session of the quick tier whose first verdict, if any, was delivered without oracled.
+/// Registers a quick-tier session; `original` is the label of a first verdict that was delivered without oracled.
 ///
 /// # Panics
-/// Where it is not registered.
+/// Panics if it is rejected.
 pub async fn registered(routes: &mut Client, session: &str, original: Option<Label>) {
     let body = json!({"tier": Tier::Quick, "query": QUERY, "original_verdict": original});
     let answer = put(routes, session, &body).await;
     assert!(answer.status.is_success(), "{}", document(&answer));
 }
 
-/// Reads the verdict of a session, which is made anew if it is lost.
+/// Reads the verdict of a session. A lost verdict is regenerated.
 pub async fn read(routes: &mut Client, session: &str) -> Answer {
     get(routes, &format!("/v1/verdicts/{session}")).await
 }
 
-/// Reads the verdict of a session, which stays lost if it is.
+/// Reads the verdict of a session from the cache. A lost verdict is not regenerated.
 pub async fn cached(routes: &mut Client, session: &str) -> Answer {
     get(routes, &format!("/cache/{session}")).await
 }
 
-/// Has the cache lose the verdict of a session.
+/// Removes the verdict of a session from the cache.
 ///
 /// # Panics
-/// Where there is none.
+/// Panics if the session has no verdict.
 pub async fn lose(control: &mut Client, session: &str) {
     let path = format!("/v1/verdicts/{session}");
     let purged = control.call(Method::DELETE, &path, None).await.expect("it answers");
     assert_eq!(purged.status, 200, "{}", document(&purged));
 }
 
-/// Where a verdict that was read came from: its `X-Cache`.
+/// The header `X-Cache` of `answer`.
 #[must_use]
 pub fn came_from(answer: &Answer) -> Option<&str> {
     answer.headers.get("x-cache")?.to_str().ok()
 }
 
-/// When to come back, in seconds.
+/// The header `Retry-After` of `answer`, in seconds.
 #[must_use]
 pub fn retry_after_s(answer: &Answer) -> Option<u64> {
     answer.headers.get("retry-after")?.to_str().ok()?.parse().ok()
 }
 
-/// The events that the log has of a session, in their order.
+/// Names of the log's events of a session, in their order.
 pub async fn told_of(control: &mut Client, session: &str) -> Vec<String> {
     let entries = log(control, &format!("session={session}&limit=10000")).await;
     entries.iter().filter_map(|entry| Some(entry.get("event")?.as_str()?.to_owned())).collect()
 }
 
-/// The value of a sample, by its name with its labels; 0 where it has not been counted yet.
+/// Value of the metric with this name and labels; 0 if `/metrics` does not list it.
 ///
 /// # Panics
-/// Where it is no number.
+/// Panics if the value is not a number.
 pub async fn sample(routes: &mut Client, name: &str) -> f64 {
     let answer = get(routes, "/metrics").await;
     let text = String::from_utf8_lossy(&answer.body);
@@ -144,7 +144,7 @@ pub async fn sample(routes: &mut Client, name: &str) -> f64 {
     value.map_or(0.0, |value| value.parse().expect("a sample is a number"))
 }
 
-/// How the daemon's only oracle is doing.
+/// Health of the daemon's only oracle.
 pub async fn health(routes: &mut Client) -> Value {
     at(&get(routes, "/v1/health/oracles").await, "/0")
 }

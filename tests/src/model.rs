@@ -1,5 +1,5 @@
-//! A model that answers what a test tells it to: a server on the loopback that speaks Gemini's wire and OpenAI's,
-//! fails in every way a server can, and remembers what it was asked.
+//! A scripted model: a server on the loopback interface that uses Gemini's and OpenAI's protocols, can fail in all
+//! ways that a server can, and records the requests.
 
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-/// A request may be so long, with its head.
+/// Longest request, in bytes, with its head.
 const REQUEST_MAX_BYTES: usize = 8 << 20;
 
-/// A whole answer of Gemini's that says `text`.
+/// A complete answer by Gemini's protocol with this text.
 #[must_use]
 pub fn gemini_answer(text: &str) -> Value {
     json!({
@@ -30,7 +30,7 @@ pub fn gemini_answer(text: &str) -> Value {
     })
 }
 
-/// A whole answer of OpenAI's that says `text`.
+/// A complete answer by OpenAI's protocol with this text.
 #[must_use]
 pub fn openai_answer(text: &str) -> Value {
     json!({
@@ -47,29 +47,29 @@ pub fn openai_answer(text: &str) -> Value {
     })
 }
 
-/// What is answered.
+/// Body of an answer.
 #[derive(Debug, Clone)]
 enum Body {
-    /// These bytes.
+    /// Exactly these bytes.
     Bytes(Vec<u8>),
-    /// A whole answer that says this, on whichever wire it was asked.
+    /// A complete answer with this text, in the protocol of the request.
     Saying(String),
 }
 
 /// How an answer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// As it should.
+    /// After the whole body.
     Whole,
-    /// With the connection, after so many bytes of the body.
+    /// The connection is closed after this number of bytes of the body.
     CutAfter(usize),
-    /// With the connection, before its first byte.
+    /// The connection is closed before the first byte.
     HungUp,
-    /// Never: the connection stays open and silent.
+    /// It does not end: the connection stays open without data.
     Silence,
 }
 
-/// One answer, as a script has it.
+/// One answer of a script.
 #[derive(Debug, Clone)]
 pub struct Reply {
     status: u16,
@@ -84,58 +84,58 @@ impl Reply {
         Self { status, headers: Vec::new(), body, delay: Duration::ZERO, end }
     }
 
-    /// A whole answer that says `text`, on whichever wire it is asked.
+    /// A complete answer with this text, in the protocol of the request.
     #[must_use]
     pub fn saying(text: &str) -> Self {
         Self::new(200, Body::Saying(text.to_owned()), End::Whole)
     }
 
-    /// These bytes under this status.
+    /// An answer with this status and body.
     #[must_use]
     pub fn bytes(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self::new(status, Body::Bytes(body.into()), End::Whole)
     }
 
-    /// This document under this status.
+    /// An answer with this status and this JSON document.
     #[must_use]
     pub fn json(status: u16, document: &Value) -> Self {
         Self::bytes(status, document.to_string())
     }
 
-    /// An error of this status, in the form that both wires share.
+    /// An error with this status, in the format that both protocols share.
     #[must_use]
     pub fn error(status: u16, message: &str) -> Self {
         let error = json!({"code": status, "message": message, "status": "MADE_UP", "details": []});
         Self::json(status, &json!({"error": error}))
     }
 
-    /// The connection ends before the first byte.
+    /// Closes the connection before the first byte.
     #[must_use]
     pub fn hang_up() -> Self {
         Self::new(200, Body::Bytes(Vec::new()), End::HungUp)
     }
 
-    /// No answer, ever.
+    /// Sends no answer and keeps the connection open.
     #[must_use]
     pub fn silence() -> Self {
         Self::new(200, Body::Bytes(Vec::new()), End::Silence)
     }
 
-    /// With another header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Only after this time.
+    /// Delays the answer.
     #[must_use]
     pub const fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Only so many bytes of the body, and then the connection ends.
+    /// Closes the connection after this number of bytes of the body.
     #[must_use]
     pub const fn cut_after(mut self, bytes: usize) -> Self {
         self.end = End::CutAfter(bytes);
@@ -159,21 +159,21 @@ impl Reply {
     }
 }
 
-/// A request as it came.
+/// A request as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Its method.
+    /// Method of the request.
     pub method: String,
-    /// Its path, as it stood on the wire.
+    /// Path, as it was on the wire.
     pub path: String,
-    /// Its headers, the names in lower case.
+    /// Headers, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Its body; null where it had none.
+    /// Body; null if it has none or is not JSON.
     pub body: Value,
 }
 
 impl Seen {
-    /// The value of a header, by its name in lower case.
+    /// Value of a header, by its name in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
@@ -191,7 +191,7 @@ struct State {
     most_in_flight: usize,
 }
 
-/// The server. It ends when it is dropped.
+/// A running server. Dropping it stops the server.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
@@ -200,10 +200,10 @@ pub struct ModelServer {
 }
 
 impl ModelServer {
-    /// Starts one that says a good verdict of the quick tier to whatever it is asked.
+    /// Starts a server that answers each request with a good quick-tier verdict.
     ///
     /// # Panics
-    /// Where the loopback has no port to give.
+    /// Panics if the loopback interface has no free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a port");
         let address = listener.local_addr().expect("a listener has its address");
@@ -220,52 +220,52 @@ impl ModelServer {
         Self { address, state, serving }
     }
 
-    /// Where it is: the base of Gemini's wire.
+    /// Base URL for Gemini's protocol.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The base of OpenAI's wire.
+    /// Base URL for OpenAI's protocol.
     #[must_use]
     pub fn openai_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// The next answers, one each.
+    /// Adds answers for the next requests, one for each.
     pub fn next(&self, replies: impl IntoIterator<Item = Reply>) {
         self.state().script.extend(replies);
     }
 
-    /// What is answered when the script is done.
+    /// Sets the answer for requests after the end of the script.
     pub fn otherwise(&self, reply: Reply) {
         self.state().otherwise = reply;
     }
 
-    /// What is answered to questions about the models themselves.
+    /// Sets the answer to `GET` requests, which are probes for the models themselves.
     pub fn when_probed(&self, reply: Reply) {
         self.state().probed = reply;
     }
 
-    /// The requests for an answer, in the order in which they came.
+    /// Requests for an answer, in the order in which they arrived.
     #[must_use]
     pub fn requests(&self) -> Vec<Seen> {
         self.state().requests.clone()
     }
 
-    /// How many requests for an answer came.
+    /// Number of requests for an answer.
     #[must_use]
     pub fn asked(&self) -> usize {
         self.state().requests.len()
     }
 
-    /// The questions about the models themselves.
+    /// Requests for the models themselves.
     #[must_use]
     pub fn probes(&self) -> Vec<Seen> {
         self.state().probes.clone()
     }
 
-    /// How many requests for an answer were waiting at once, at most.
+    /// Largest number of requests for an answer that waited at the same time.
     #[must_use]
     pub fn most_in_flight(&self) -> usize {
         self.state().most_in_flight
@@ -283,16 +283,16 @@ impl Drop for ModelServer {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().expect("nobody panics with it")
+    state.lock().expect("no holder of the lock panics")
 }
 
-/// Serves until it is aborted, and all connections with it.
+/// Serves until it is aborted, which closes all connections.
 async fn serve(listener: TcpListener, state: Arc<Mutex<State>>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             Ok((stream, _)) = listener.accept() => {
-                // a client that goes away in the middle is no failure of the server's
+                // a client that disconnects early is not an error of the server
                 let state = Arc::clone(&state);
                 connections.spawn(async move { drop(converse(stream, &state).await) });
             }
@@ -301,7 +301,7 @@ async fn serve(listener: TcpListener, state: Arc<Mutex<State>>) {
     }
 }
 
-/// A request for an answer, counted for as long as it waits for it.
+/// Counts a request as in flight until it is dropped.
 struct Waiting<'s>(&'s Mutex<State>);
 
 impl<'s> Waiting<'s> {
@@ -319,7 +319,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Notes a request, and hands back its answer.
+/// Records a request and returns its answer.
 fn take(state: &Mutex<State>, seen: Seen) -> Reply {
     let mut state = lock(state);
     if seen.method == "GET" {
@@ -330,7 +330,7 @@ fn take(state: &Mutex<State>, seen: Seen) -> Reply {
     state.script.pop_front().unwrap_or_else(|| state.otherwise.clone())
 }
 
-/// Answers what comes on one connection, until either side ends it.
+/// Answers the requests on one connection until one side closes it.
 async fn converse(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
@@ -360,7 +360,7 @@ async fn converse(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()>
     Ok(())
 }
 
-/// Waits until the client has closed its side; a client that sends more is still there.
+/// Waits until the client has closed its side. Further data from the client does not count as closing.
 async fn gone(stream: &TcpStream) {
     match stream.peek(&mut [0]).await {
         Ok(0) | Err(_) => {}
@@ -368,7 +368,7 @@ async fn gone(stream: &TcpStream) {
     }
 }
 
-/// The next request on a connection; none where it has ended.
+/// Next request on a connection; `None` if the connection has ended.
 async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Seen>> {
     loop {
         if let Some((seen, bytes)) = parse(buffer) {
@@ -381,7 +381,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option
     }
 }
 
-/// The request that `bytes` begin with, and its length, if it is whole.
+/// The request at the start of `bytes` and its length in bytes; `None` if it is incomplete.
 fn parse(bytes: &[u8]) -> Option<(Seen, usize)> {
     const BLANK: &[u8] = b"\r\n\r\n";
     let head_bytes = bytes.windows(BLANK.len()).position(|window| window == BLANK)?;

@@ -1,4 +1,4 @@
-//! What live sources sign with, and how their answers look then.
+//! Keys of live sources, and signed answers.
 
 use crate::live::{said_of, whole};
 use base64::Engine as _;
@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 
-/// A key of Ed25519, and as a document has it.
+/// An Ed25519 key pair, and its public key as a JWK.
 ///
 /// # Panics
-/// Where it cannot be made.
+/// Panics if the pair cannot be created.
 #[must_use]
 pub fn key(seed: u8, kid: &str) -> (Ed25519KeyPair, Value) {
     let pair = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("32 bytes");
@@ -18,25 +18,25 @@ pub fn key(seed: u8, kid: &str) -> (Ed25519KeyPair, Value) {
     (pair, json!({"kid": kid, "kty": "OKP", "crv": "Ed25519", "x": x}))
 }
 
-/// What an adapter has beside whose source signs by `policy`.
+/// Adapter fields for a source that signs by `policy`.
 #[must_use]
 pub fn signed_by(policy: Value) -> Value {
     json!({"signature": policy, "issued_at": {"path": "issued"}, "max_issue_age_seconds": 3600})
 }
 
-/// The same, by Ed25519 in a header.
+/// Adapter fields for a source that signs by Ed25519 in a header.
 #[must_use]
 pub fn by_header(keys: &[&Value]) -> Value {
     signed_by(json!({"method": "ed25519", "header": "x-signature", "key_id_header": "x-key", "keys": keys}))
 }
 
-/// What is said of Aruba, with when it was issued.
+/// A body with the population of Aruba and its time of issue.
 #[must_use]
 pub fn issued_at(number: &str, issued: Timestamp) -> String {
     said_of("ABW", number, json!({"issued": issued.to_string()}))
 }
 
-/// An answer signed in a header, issued then.
+/// An answer with this time of issue that is signed in a header.
 #[must_use]
 pub fn signed(pair: &Ed25519KeyPair, kid: &str, number: &str, issued: Timestamp) -> String {
     let body = issued_at(number, issued);
@@ -44,13 +44,13 @@ pub fn signed(pair: &Ed25519KeyPair, kid: &str, number: &str, issued: Timestamp)
     whole(&format!("x-signature: {signature}\r\nx-key: {kid}\r\n"), &body)
 }
 
-/// So long ago.
+/// The time this number of seconds ago.
 #[must_use]
 pub fn seconds_ago(seconds: i64) -> Timestamp {
     Timestamp::now() - SignedDuration::from_secs(seconds)
 }
 
-/// An answer that is a JSON Web Signature with this header, by whoever signs what it is given.
+/// An answer that is a JSON Web Signature with this header; `sign` returns the signature of its argument.
 #[must_use]
 pub fn token(header: &Value, body: &str, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
     let input = format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(body));

@@ -1,4 +1,4 @@
-//! Requests for fuzzers: around the shape that is taken, and far from it.
+//! Strategies for fuzz tests: requests that are nearly valid, and requests that are far from it.
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 const DIMENSIONS: [&str; 5] = ["Stability", "Turbulence", "Change Rate", "Completion", "Curvature"];
 
-/// Any JSON value, a few levels deep.
+/// Any JSON value, up to 4 levels deep.
 pub fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -25,7 +25,7 @@ pub fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A key that means something somewhere, or nothing anywhere.
+/// A key that verdicts have, or any other key.
 fn key() -> impl Strategy<Value = String> {
     let known = [
         "verdict",
@@ -45,18 +45,18 @@ fn key() -> impl Strategy<Value = String> {
     prop_oneof![3 => proptest::sample::select(known.to_vec()).prop_map(str::to_owned), 1 => ".{0,8}"]
 }
 
-/// One of the four labels, or nearly.
+/// One of the four labels, or a similar text.
 fn label() -> impl Strategy<Value = Value> {
     proptest::sample::select(vec!["GREEN", "AMBER", "RED", "NULL", "green", " RED", "PURPLE", ""])
         .prop_map(Value::from)
 }
 
-/// Text of some length, blank or short now and then.
+/// Text of up to 60 characters, sometimes blank or short.
 fn prose() -> impl Strategy<Value = Value> {
     prop_oneof![3 => "[a-zäß漢 .]{10,60}", 1 => "[ \\t]{0,3}", 1 => ".{0,12}"].prop_map(Value::from)
 }
 
-/// A verdict of any tier with each of its parts whole, missing or something else.
+/// A verdict of any tier. Each part is complete, missing, or replaced by another value.
 pub fn verdict() -> impl Strategy<Value = Value> {
     let dimension = object(vec![("verdict", label().boxed()), ("analysis", prose().boxed())]);
     let dimensions = DIMENSIONS.into_iter().chain(["Mood"]);
@@ -88,7 +88,7 @@ pub fn sound_verdict() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What a model may have said: a verdict, one that was cut off or wrapped, or something else altogether.
+/// Possible output of a model: a verdict, a truncated or fenced verdict, or other text.
 pub fn model_text() -> impl Strategy<Value = String> {
     let cut = (verdict(), any::<proptest::sample::Index>()).prop_map(|(verdict, at)| {
         let text = verdict.to_string();
@@ -105,7 +105,7 @@ pub fn model_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The body of a submission, mostly as it must be; with `session_id` among its fields where that is asked for.
+/// Body of a submission, mostly valid. `with_session_id` adds a session id.
 pub fn body(with_session_id: bool) -> impl Strategy<Value = Value> {
     let tier = || proptest::sample::select(vec!["quick", "full", "strategy"]).prop_map(Value::from);
     let query = || ".{0,40}".prop_map(Value::from);
@@ -123,7 +123,7 @@ pub fn body(with_session_id: bool) -> impl Strategy<Value = Value> {
         }
         Value::Object(members)
     });
-    // one field taken out, and one put in
+    // removes one field and adds one
     let field = || {
         let names = ["session_id", "tier", "query", "verdict", "raw", "customer_email", "colour"];
         proptest::sample::select(names.to_vec())
@@ -141,7 +141,7 @@ pub fn body(with_session_id: bool) -> impl Strategy<Value = Value> {
     prop_oneof![3 => whole, 1 => spoilt]
 }
 
-/// The bytes of a request's body: JSON of the right shape, of another, cut off, or no JSON at all.
+/// Bytes of a request body: JSON of the right shape, of another shape, truncated JSON, or other bytes.
 pub fn bytes(with_session_id: bool) -> impl Strategy<Value = Vec<u8>> {
     let json = || body(with_session_id).prop_map(|body| body.to_string().into_bytes());
     let cut = (json(), any::<proptest::sample::Index>()).prop_map(|(mut bytes, at)| {
@@ -156,7 +156,7 @@ pub fn bytes(with_session_id: bool) -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// An object of these members, each of them mostly as given, now and then missing or any value.
+/// An object with these members. Each member is mostly as given, sometimes missing or any value.
 fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> impl Strategy<Value = Value> + Clone {
     let (names, values): (Vec<_>, Vec<_>) = members.into_iter().unzip();
     let values: Vec<_> = values

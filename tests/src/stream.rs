@@ -1,4 +1,4 @@
-//! A request whose body is sent line by line while its answer is read line by line.
+//! A client that sends a body line by line while it reads the answer line by line.
 
 use crate::wire::{Wire, head};
 use hyper::header::HeaderMap;
@@ -6,21 +6,21 @@ use serde_json::Value;
 use std::io;
 use std::path::Path;
 
-/// One such request, on a connection of its own.
+/// One request on a connection of its own.
 #[derive(Debug)]
 pub struct Stream {
     wire: Wire,
-    /// The answer's headers, once they have come.
+    /// Headers of the answer, after they have arrived.
     headers: Option<HeaderMap>,
-    /// What has come of the answer and was not handed out.
+    /// Bytes of the answer that have arrived and are not returned yet.
     body: Vec<u8>,
 }
 
 impl Stream {
-    /// Begins a request for `path` at `socket`.
+    /// Starts a request for `path` at `socket`.
     ///
     /// # Panics
-    /// Where nobody serves it.
+    /// Panics if the socket is not served.
     pub async fn begin(socket: &Path, path: &str) -> Self {
         let mut wire = Wire::connect(socket).await;
         let headers = [("content-type", "application/x-ndjson"), ("transfer-encoding", "chunked")];
@@ -28,31 +28,32 @@ impl Stream {
         Self { wire, headers: None, body: Vec::new() }
     }
 
-    /// Sends `text` as one piece of the body.
+    /// Sends `text` as one chunk of the body.
     ///
     /// # Errors
-    /// Where the daemon has hung up.
+    /// Returns an error if the daemon has closed the connection.
     ///
     /// # Panics
-    /// Where it is empty: that would be the body's end.
+    /// Panics if `text` is empty, because an empty chunk ends the body.
     pub async fn send(&mut self, text: impl AsRef<[u8]>) -> io::Result<()> {
         let text = text.as_ref();
-        assert!(!text.is_empty(), "an empty piece is the end");
+        assert!(!text.is_empty(), "an empty chunk ends the body");
         self.wire.send([format!("{:x}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()).await
     }
 
     /// Ends the body.
     ///
     /// # Errors
-    /// Where the daemon has hung up.
+    /// Returns an error if the daemon has closed the connection.
     pub async fn finish(&mut self) -> io::Result<()> {
         self.wire.send("0\r\n\r\n").await
     }
 
-    /// Waits for the answer's next line; nothing at its end, or where the daemon hangs up.
+    /// Waits for the next line of the answer. Returns `None` at the end of the answer or if the daemon closes the
+    /// connection.
     ///
     /// # Panics
-    /// Where what comes is no answer in lines of JSON.
+    /// Panics if the answer is not JSON lines.
     pub async fn line(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.body.iter().position(|byte| *byte == b'\n') {
@@ -68,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// The lines that are still to come.
+    /// Remaining lines of the answer.
     pub async fn rest(&mut self) -> Vec<Value> {
         let mut rest = Vec::new();
         while let Some(line) = self.line().await {
@@ -77,12 +78,12 @@ impl Stream {
         rest
     }
 
-    /// Waits for the next piece of the answer's body, which is empty at its end.
+    /// Waits for the next chunk of the answer's body. The last chunk is empty.
     async fn piece(&mut self) -> Option<Vec<u8>> {
         if self.headers.is_none() {
             let (status, headers) = self.wire.answer_head().await?;
             assert_eq!(status, 200, "{headers:?}");
-            assert_eq!(headers.get("content-type").expect("it says"), "application/x-ndjson");
+            assert_eq!(headers.get("content-type").expect("it has a content type"), "application/x-ndjson");
             self.headers = Some(headers);
         }
         let size = self.wire.take_until(b"\r\n").await?;

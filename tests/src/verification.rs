@@ -1,4 +1,4 @@
-//! Verification from outside: sources with a few values each, and a workflow over them.
+//! Helpers for verification: sources with a few values each, and a workflow over them.
 
 use crate::Daemon;
 use crate::ground::{approve, begun, ended, example, ingest, open_pipeline, put, register_all};
@@ -6,10 +6,10 @@ use oracled_api::base::client::Client;
 use serde_json::{Value, json};
 use std::ops::Range;
 
-/// A workflow over `oracles`, with these settings beside the simplest ones.
+/// A minimal workflow over `oracles`; `settings` are added or replace fields.
 ///
 /// # Panics
-/// Where the settings are no object.
+/// Panics if `settings` is not an object.
 #[must_use]
 pub fn workflow(workflow_id: &str, oracles: &[&str], settings: Value) -> Value {
     let mut document = json!({
@@ -25,11 +25,11 @@ pub fn workflow(workflow_id: &str, oracles: &[&str], settings: Value) -> Value {
     document
 }
 
-/// Has each of `sources`, with its tier, say how many people lived in Aruba in 1960.
+/// Registers `sources` (id, tier, population of Aruba in 1960) and ingests one release of each.
 ///
 /// # Panics
-/// Where one of them is not taken.
-#[allow(clippy::indexing_slicing, reason = "what is not there fails the test")]
+/// Panics if one of them is rejected.
+#[allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 pub async fn offices(daemon: &Daemon<'_>, sources: &[(&str, &str, &str)]) {
     let control = &mut daemon.control().await;
     let ontology = example("ontologies/population.json");
@@ -48,11 +48,11 @@ pub async fn offices(daemon: &Daemon<'_>, sources: &[(&str, &str, &str)]) {
     }
 }
 
-/// Ingests one more release of each of `sources`, which has the same population in all of `years`.
+/// Ingests one more release of each of `sources`, with the same population in all of `years`.
 ///
 /// # Panics
-/// Where one of them is not taken.
-#[allow(clippy::indexing_slicing, reason = "what is not there fails the test")]
+/// Panics if one of them is rejected.
+#[allow(clippy::indexing_slicing, reason = "a missing element fails the test")]
 pub async fn several_years(daemon: &Daemon<'_>, sources: &[(&str, &str)], years: Range<u16>) {
     let control = &mut daemon.control().await;
     for (oracle_id, population) in sources {
@@ -66,7 +66,7 @@ pub async fn several_years(daemon: &Daemon<'_>, sources: &[(&str, &str)], years:
 /// Registers a workflow over sources that are registered.
 ///
 /// # Panics
-/// Where it is not taken.
+/// Panics if it is rejected.
 pub async fn register(control: &mut Client, workflow: &Value) {
     let workflow_id = workflow.get("workflow_id").and_then(Value::as_str).expect("it has an id");
     let answer = put(control, &format!("/v1/documents/workflow/{workflow_id}"), workflow).await;

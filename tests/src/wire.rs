@@ -1,4 +1,4 @@
-//! A client that sends what bytes a test wants, well formed or not, when it wants.
+//! A client that sends any bytes at any time, well formed or not.
 
 use crate::PATIENCE;
 use bytes::Bytes;
@@ -13,20 +13,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
-/// Fewer connections at once than these show no bound.
+/// Fewest connections at once that can test a limit.
 const FEWEST: usize = 1000;
-/// So many files are left to the tests that run beside one with many connections.
+/// Open files that are left to the tests that run in parallel with a test of many connections.
 const LEFT_FILES: usize = 3000;
 
-/// How many connections a test is to make that wants so many: as many, or what the system's limit of files has room for,
-/// and then it says so.
+/// Number of connections for a test that needs `wanted` of them: `wanted`, or as many as the system's limit of open
+/// files permits. A lower number is printed.
 ///
 /// # Panics
-/// Where that is too few to show anything, or the limit cannot be raised as far as the system allows.
+/// Panics if that number is too low for a test, or if the limit cannot be raised to the system's maximum.
 #[must_use]
 pub fn connections(wanted: usize) -> usize {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("the system tells");
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("the system lets us");
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("the system reports it");
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("the system permits it");
     let room = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(LEFT_FILES);
     assert!(room >= FEWEST, "{most} files may be open: at least {} are needed", FEWEST + LEFT_FILES);
     if room < wanted {
@@ -35,7 +35,7 @@ pub fn connections(wanted: usize) -> usize {
     wanted.min(room)
 }
 
-/// One connection.
+/// One connection to a socket of the daemon.
 #[derive(Debug)]
 pub struct Wire {
     stream: UnixStream,
@@ -46,11 +46,11 @@ impl Wire {
     /// Connects to the socket at `path`.
     ///
     /// # Panics
-    /// Where nobody serves it.
+    /// Panics if the socket is not served.
     pub async fn connect(path: &Path) -> Self {
         loop {
             let stream = UnixStream::connect(path).await;
-            // more wait to be accepted than the kernel queues
+            // more connections wait to be accepted than the kernel queues
             if stream.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
                 sleep(Duration::from_millis(1)).await;
                 continue;
@@ -62,18 +62,18 @@ impl Wire {
     /// Sends `bytes`.
     ///
     /// # Errors
-    /// Where the daemon has hung up.
+    /// Returns an error if the daemon has closed the connection.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref()).await
     }
 
-    /// Waits until the daemon has begun to answer, and reads nothing.
+    /// Waits until the daemon has begun to answer, without reading.
     pub async fn begun(&self) {
         let readable = timeout(PATIENCE, self.stream.readable()).await.expect("it answers");
         readable.expect("the connection is there");
     }
 
-    /// Reads the next answer; nothing where the daemon hangs up instead.
+    /// Reads the next answer. Returns `None` if the daemon closes the connection.
     pub async fn answer(&mut self) -> Option<Answer> {
         let (status, headers) = self.answer_head().await?;
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -81,16 +81,16 @@ impl Wire {
         Some(Answer { status, headers, body })
     }
 
-    /// Reads the next answer as far as its body.
+    /// Reads status and headers of the next answer.
     pub(crate) async fn answer_head(&mut self) -> Option<(StatusCode, HeaderMap)> {
         let head = String::from_utf8(self.take_until(b"\r\n\r\n").await?);
         let head = head.expect("the daemon's headers are ASCII");
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
-        Some((status.expect("the daemon speaks HTTP"), lines.filter_map(header).collect()))
+        Some((status.expect("the answer is HTTP"), lines.filter_map(header).collect()))
     }
 
-    /// Reads what comes before `end`, and `end`.
+    /// Reads up to and including `end`, and returns the bytes before it.
     pub(crate) async fn take_until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
         let at = self.read_until(|read| read.windows(end.len()).position(|some| some == end)).await?;
         let mut taken: Vec<u8> = self.read.drain(..at + end.len()).collect();
@@ -104,25 +104,27 @@ impl Wire {
         Some(self.read.drain(..bytes).collect())
     }
 
-    /// Sends `bytes`, even if the daemon answers and hangs up before it has read them all, and reads the answer.
+    /// Sends `bytes` and reads the answer, even if the daemon answers and closes the connection before it has read
+    /// all bytes.
     pub async fn ask(&mut self, bytes: impl AsRef<[u8]>) -> Option<Answer> {
         drop(self.send(bytes).await);
         self.answer().await
     }
 
-    /// Waits until the daemon hangs up, and drops what it says before that.
+    /// Waits until the daemon closes the connection, and discards the data before that.
     pub async fn hung_up(&mut self) {
         while self.read_until(|_| None).await.is_some() {}
     }
 
-    /// Reads until `found` finds something in what was read; nothing where the daemon hangs up first.
+    /// Reads until `found` returns a position in the data read. Returns `None` if the daemon closes the connection
+    /// first.
     async fn read_until(&mut self, found: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
         loop {
             if let Some(at) = found(&self.read) {
                 return Some(at);
             }
             let read = timeout(PATIENCE, self.stream.read_buf(&mut self.read)).await;
-            // a daemon that hangs up on unread bytes resets the connection
+            // a daemon that closes a connection with unread bytes resets it
             if read.expect("it answers or hangs up").unwrap_or(0) == 0 {
                 return None;
             }
@@ -135,14 +137,14 @@ fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name.parse().ok()?, value.parse().ok()?))
 }
 
-/// A request's head, with these headers beside `host`, and the blank line behind it.
+/// Head of a request with `host` and these headers, and the blank line after it.
 #[must_use]
 pub fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!("{method} {path} HTTP/1.1\r\nhost: oracled\r\n{headers}\r\n")
 }
 
-/// A whole POST of a JSON body, with these headers beside those that it needs.
+/// A complete POST of a JSON body, with these headers and those that it requires.
 #[must_use]
 pub fn post(path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();

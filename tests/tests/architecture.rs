@@ -1,4 +1,4 @@
-//! The house rules that a program can check, each with its reason.
+//! Architecture rules that a program can check, each with its reason.
 
 use oracled_api::base::problem::ProblemCode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 }
 
 fn read(path: &Path) -> String {
-    fs::read_to_string(path).expect("what the rules speak of is there")
+    fs::read_to_string(path).expect("the file exists")
 }
 
 /// The Rust files in a folder and all folders below it.
@@ -31,7 +31,7 @@ pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Every source file of a crate, by its path from the root.
+/// All source files of a crate, by path relative to the root.
 fn sources(folder: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for path in rust_files(&root().join(folder).join("src")) {
@@ -42,7 +42,7 @@ fn sources(folder: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The lines of a source that are neither its inline tests nor comments.
+/// Lines of a source without comments and without its inline tests.
 fn code(source: &str) -> String {
     let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(source);
     let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -53,7 +53,7 @@ fn is_test(name: &str) -> bool {
     name.ends_with("tests.rs") || name.contains("/tests/") || name.ends_with("testing.rs")
 }
 
-/// Each crate with those that it may depend on.
+/// Each crate with the crates that it may depend on.
 const DEPENDENCIES: [(&str, &[&str]); 6] = [
     ("domain", &[]),
     ("api", &["domain"]),
@@ -63,12 +63,12 @@ const DEPENDENCIES: [(&str, &[&str]); 6] = [
     ("ctl", &["domain", "api"]),
 ];
 
-/// The folders of all crates but the tests.
+/// Folders of all crates except the tests.
 const CRATES: [&str; 6] = ["domain", "api", "store", "actors", "daemon", "ctl"];
 
-/// A decision must not depend on how it is stored or sent, and `oraclectl` knows the daemon by its API only.
+/// A decision must not depend on how it is stored or sent. `oraclectl` uses the daemon only by its API.
 #[test]
-fn dependencies_point_one_way() {
+fn crate_dependencies_point_one_way() {
     for (folder, allowed) in DEPENDENCIES {
         let manifest = read(&root().join(folder).join("Cargo.toml"));
         for line in manifest.lines() {
@@ -82,9 +82,9 @@ fn dependencies_point_one_way() {
     }
 }
 
-/// The engine can be replaced, and its quirks stay in one place.
+/// The storage engine can be replaced, and its peculiarities stay in one crate.
 #[test]
-fn only_the_store_names_sled() {
+fn sled_is_named_only_by_the_store_crate() {
     for folder in CRATES.into_iter().filter(|folder| *folder != "store") {
         for (name, source) in sources(folder) {
             assert!(!source.contains("sled::"), "{name} names sled");
@@ -93,9 +93,9 @@ fn only_the_store_names_sled() {
     }
 }
 
-/// Decisions are the same in the daemon, offline and in a test: they touch nothing outside.
+/// Decisions are the same in the daemon, offline and in a test, because they have no side effects.
 #[test]
-fn the_domain_is_pure() {
+fn domain_has_no_io_clock_or_async() {
     let banned = [
         "std::fs",
         "std::net",
@@ -114,9 +114,9 @@ fn the_domain_is_pure() {
     }
 }
 
-/// Time comes in as an argument, so that tests can say what time it is.
+/// Time is an argument, so that tests can set it.
 #[test]
-fn one_file_asks_what_time_it_is() {
+fn clock_is_read_only_in_clock_rs() {
     for folder in CRATES.into_iter().filter(|folder| *folder != "ctl") {
         for (name, source) in sources(folder) {
             if name == "actors/src/platform/clock.rs" || is_test(&name) {
@@ -129,9 +129,9 @@ fn one_file_asks_what_time_it_is() {
     }
 }
 
-/// TMM's constants have one home (seed: "Constants drifted").
+/// TMM's constants are defined in one file (seed: "Constants drifted").
 #[test]
-fn the_constants_are_written_down_once() {
+fn tmm_constants_are_written_only_in_tmm_rs() {
     for folder in CRATES {
         for (name, source) in sources(folder) {
             if name == "domain/src/verdict/tmm.rs" || is_test(&name) {
@@ -144,9 +144,9 @@ fn the_constants_are_written_down_once() {
     }
 }
 
-/// A bare unwrap does not say why the value is there.
+/// A bare unwrap does not state why the value exists.
 #[test]
-fn nothing_is_unwrapped_without_a_reason() {
+fn unwrap_is_never_used_without_a_reason() {
     for folder in CRATES {
         for (name, source) in sources(folder) {
             if !is_test(&name) {
@@ -159,9 +159,9 @@ fn nothing_is_unwrapped_without_a_reason() {
     }
 }
 
-/// A file has one reason to change, and fits a reader's head.
+/// A short file has one reason to change and can be read at once.
 #[test]
-fn files_are_short() {
+fn source_files_have_at_most_350_lines() {
     for folder in CRATES {
         for (name, source) in sources(folder) {
             let lines = code(&source).lines().count();
@@ -170,9 +170,9 @@ fn files_are_short() {
     }
 }
 
-/// A model that only repeats, or mail that reaches nobody, must not get into service one day.
+/// The recorded model and the mailbox that sends nothing must not be used in production.
 #[test]
-fn nobody_but_dev_knows_what_takes_the_place_of_a_model_and_of_mail() {
+fn recorded_model_and_mailbox_are_named_only_in_dev() {
     let daemon = sources("daemon");
     let dev = daemon.get("daemon/src/dev.rs").expect("it has a file");
     for name in ["model", "mailbox"] {
@@ -185,12 +185,15 @@ fn nobody_but_dev_knows_what_takes_the_place_of_a_model_and_of_mail() {
         }
         let named: Vec<_> = source.match_indices("dev::").filter_map(|(at, _)| source.get(at..)).collect();
         let is_the_command = |rest: &&str| name == "daemon/src/cli.rs" && rest.starts_with("dev::dev(");
-        assert!(named.iter().all(is_the_command), "{name} reaches into dev: {named:?}");
-        assert!(!source.contains("RecordedModel") && !source.contains("Mailbox"), "{name} names them");
+        assert!(named.iter().all(is_the_command), "{name} uses dev: {named:?}");
+        assert!(
+            !source.contains("RecordedModel") && !source.contains("Mailbox"),
+            "{name} names the recorded model or the mailbox"
+        );
     }
 }
 
-/// Every actor and service with its file and the type by which others have it, in an order in which none calls one before it.
+/// Each actor and service with its file and the type by which others hold it. Calls go only to later entries.
 const NODES: [(&str, &str, &str); 14] = [
     ("regen", "verdict/regen", "Door<Regen>"),
     ("crosscheck", "verdict/crosscheck", "Door<Crosscheck>"),
@@ -208,7 +211,7 @@ const NODES: [(&str, &str, &str); 14] = [
     ("logger", "audit/logger", "Log"),
 ];
 
-/// Whether a file of `actors` belongs to the node at `path`, and to no other node below it.
+/// Whether a file of `actors` belongs to the node at `path`, and not to another node below it.
 fn belongs_to(name: &str, path: &str) -> bool {
     let is_in = |path: &str| {
         let rest = name.strip_prefix("actors/src/").and_then(|name| name.strip_prefix(path));
@@ -218,7 +221,7 @@ fn belongs_to(name: &str, path: &str) -> bool {
     is_in(path) && !NODES.iter().any(|(_, below, _)| is_below(below) && is_in(below))
 }
 
-/// Who may ask whom, as the code has it: an actor's files name the doors it holds.
+/// The calls between nodes in the code: the files of an actor name the handles that it holds.
 fn arrows_in_code() -> BTreeSet<(String, String)> {
     let all = sources("actors");
     let mut arrows = BTreeSet::new();
@@ -238,9 +241,9 @@ fn arrows_in_code() -> BTreeSet<(String, String)> {
     arrows
 }
 
-/// The picture in the README is the wiring, and the wiring has no circle.
+/// The graph in the README equals the wiring in the code, and the wiring has no cycle.
 #[test]
-fn the_readme_draws_the_arrows_that_the_code_has() {
+fn readme_graph_equals_actor_wiring() {
     let readme = read(&root().join("README.md"));
     let picture = readme.split("```mermaid").nth(1).and_then(|rest| rest.split("```").next());
     let order = |name: &str| NODES.iter().position(|(node, ..)| *node == name);
@@ -254,10 +257,10 @@ fn the_readme_draws_the_arrows_that_the_code_has() {
         }
     }
     assert_eq!(drawn, arrows_in_code());
-    assert!(drawn.iter().all(|(from, to)| order(from) < order(to)), "an arrow runs back: {drawn:?}");
+    assert!(drawn.iter().all(|(from, to)| order(from) < order(to)), "an arrow points back: {drawn:?}");
 }
 
-/// Everyone who reads of a key, a flag or a code finds it explained.
+/// The README explains each configuration key, event and problem code.
 #[test]
 fn readme_names_every_configuration_key_event_and_problem_code() {
     let readme = read(&root().join("README.md"));
@@ -279,9 +282,9 @@ fn readme_names_every_configuration_key_event_and_problem_code() {
     }
 }
 
-/// Whoever writes a document of ground truth finds every field of it explained, and every word that a program may tell.
+/// The reference explains each field of ground truth documents, and each value that a program may read.
 #[test]
-fn the_reference_of_ground_truth_names_every_field_of_its_documents() {
+fn ground_truth_reference_names_every_document_field() {
     let files = [
         "axis",
         "ontology",
@@ -298,9 +301,9 @@ fn the_reference_of_ground_truth_names_every_field_of_its_documents() {
     explains("docs/ground-truth.md", ["domain/src/verification/adapter.rs".to_owned()]);
 }
 
-/// The same of verification: what is asked, what is answered, and what a person decides.
+/// The same for verification: requests, envelopes and reviews.
 #[test]
-fn the_reference_of_verification_names_every_field_and_every_word_of_it() {
+fn verification_reference_names_every_field_and_enum_value() {
     let files = [
         "workflow",
         "request",
@@ -316,7 +319,7 @@ fn the_reference_of_verification_names_every_field_and_every_word_of_it() {
     explains("docs/verification.md", files.map(|file| format!("domain/src/verification/{file}.rs")));
 }
 
-/// Holds that a reference names every field of the documents in these files, and every word.
+/// Checks that a reference names every field of the documents in these files, and every value of their enums.
 fn explains<const N: usize>(reference: &str, files: [String; N]) {
     let text = read(&root().join(reference));
     let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -324,7 +327,7 @@ fn explains<const N: usize>(reference: &str, files: [String; N]) {
     for file in files {
         let source = read(&root().join(&file));
         let mut named = BTreeSet::new();
-        // what stands in a document, and not what is computed of one
+        // fields of documents only, not of types that are computed from documents
         let documents = source.split("#[derive(").filter(|part| {
             let (derived, rest) = part.split_once(")]\n").unwrap_or_default();
             let mut attributes = rest.lines().take_while(|line| line.starts_with("#["));
@@ -332,7 +335,7 @@ fn explains<const N: usize>(reference: &str, files: [String; N]) {
         });
         for line in documents.flat_map(str::lines) {
             let field = line.strip_prefix("    pub ").and_then(|rest| rest.split_once(": "));
-            // what is called otherwise in a document
+            // these fields have another name in a document
             let field = field.map(|(field, _)| field).filter(|field| !["kind", "thing"].contains(field));
             named.extend(field.map(str::to_owned));
         }
@@ -347,7 +350,7 @@ fn explains<const N: usize>(reference: &str, files: [String; N]) {
     }
 }
 
-/// The words that serde makes of variants without values.
+/// The names that serde gives to enum variants without values.
 fn words(source: &str) -> impl Iterator<Item = String> {
     let enums = source.split("rename_all = \"").skip(1).filter_map(|rest| rest.split_once("\")]\n"));
     let variants = enums.flat_map(|(style, rest)| {

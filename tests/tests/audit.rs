@@ -22,7 +22,7 @@ fn caller(request_id: &str) -> Value {
     json!({"uid": uid, "gid": gid, "pid": std::process::id(), "request_id": request_id})
 }
 
-/// Sends a request under an id of its own.
+/// Sends a request with this request id and checks that the answer has it.
 async fn sent(socket: &Path, request_id: &str, method: &str, path: &str, body: &Value) -> Answer {
     let id = [("x-request-id", request_id)];
     let bytes = match method {
@@ -40,13 +40,13 @@ async fn sent(socket: &Path, request_id: &str, method: &str, path: &str, body: &
     answer
 }
 
-/// The names of the events whose entries name this request.
+/// Events of the entries that name this request.
 fn caused_by<'e>(entries: &'e [Value], request_id: &str) -> Vec<&'e str> {
     let of_request = |entry: &&Value| entry["caller"] == caller(request_id);
     entries.iter().filter(of_request).filter_map(|entry| entry["event"].as_str()).collect()
 }
 
-/// A source with one release that answers.
+/// Registers an approved source with one release.
 async fn one_release(control: &mut Client) {
     register(control, SOURCE).await;
     let payload = [HEADER, "Aruba,ABW,1960,54208\nSerbia,SRB,1990,7586000\n"].concat();
@@ -55,7 +55,7 @@ async fn one_release(control: &mut Client) {
     approve(control, SOURCE).await;
 }
 
-/// The entries of queries, once `count` are in the log. They are committed in groups after the response.
+/// Waits for `count` entries of queries. They are committed in groups after the response.
 async fn queries(control: &mut Client, count: usize) -> Vec<Value> {
     let mut entries = Vec::new();
     eventually("the entries of the queries are written", async || {
@@ -167,7 +167,7 @@ async fn entries_name_the_caller_of_a_generated_and_a_regenerated_verdict() {
 }
 
 #[tokio::test]
-async fn entries_name_the_second_caller_whose_request_is_made_after_the_first() {
+async fn entries_name_the_second_caller_of_two_concurrent_requests() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let _daemon = world.serve().await;
@@ -237,7 +237,7 @@ async fn entries_name_the_caller_of_a_verification_and_of_its_review() {
 }
 
 #[tokio::test]
-async fn an_id_that_was_made_up_is_in_the_answer_and_in_the_entry() {
+async fn generated_request_id_is_in_the_answer_and_the_entry() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -248,7 +248,7 @@ async fn an_id_that_was_made_up_is_in_the_answer_and_in_the_entry() {
 }
 
 #[tokio::test]
-async fn a_query_leaves_an_entry() {
+async fn query_is_logged_with_request_digest_and_result() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -272,7 +272,7 @@ async fn a_query_leaves_an_entry() {
         assert_eq!(entry[field], value, "{field}: {entry}");
     }
     assert!(entry["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{entry}");
-    // the digest is of the canonical request: how it was written makes no difference
+    // the digest is of the canonical request, so white space in the request does not change it
     let spaced = serde_json::to_string_pretty(&asked).expect("it is JSON");
     let spaced = whole_post("/v1/query", &[], spaced);
     Wire::connect(&world.socket()).await.ask(spaced).await.expect("it answers");
@@ -283,7 +283,7 @@ async fn a_query_leaves_an_entry() {
 }
 
 #[tokio::test]
-async fn a_query_that_is_refused_leaves_an_entry() {
+async fn refused_query_is_logged() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -295,7 +295,7 @@ async fn a_query_that_is_refused_leaves_an_entry() {
 }
 
 #[tokio::test]
-async fn every_other_way_to_read_a_source_leaves_an_entry() {
+async fn all_other_reads_of_a_source_are_logged() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -334,7 +334,7 @@ async fn every_other_way_to_read_a_source_leaves_an_entry() {
 }
 
 #[tokio::test]
-async fn queries_of_the_last_moment_are_in_the_log_after_a_stop() {
+async fn queries_just_before_a_stop_are_in_the_log() {
     let world = World::default();
     let daemon = world.serve().await;
     one_release(&mut daemon.control().await).await;

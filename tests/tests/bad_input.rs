@@ -1,4 +1,4 @@
-//! Requests that are not what they should be: each gets its own clear answer, and the daemon goes on.
+//! Invalid requests: each gets an error of its own, and the daemon continues to serve.
 
 use hyper::Method;
 use oracled_api::base::client::{Answer, Client};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 const KIB: usize = 1024;
 
-/// Sends a body as it is.
+/// Posts a body without changes.
 async fn send(client: &mut Client, path: &str, body: impl Into<bytes::Bytes>) -> Answer {
     client.call(Method::POST, path, Some(body.into())).await.expect("it answers")
 }
@@ -23,7 +23,7 @@ async fn lives(daemon: &Daemon<'_>) {
 }
 
 #[tokio::test]
-async fn what_is_not_json_and_what_is_not_a_request_are_told_apart() {
+async fn invalid_json_and_invalid_requests_have_different_codes() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -37,14 +37,14 @@ async fn what_is_not_json_and_what_is_not_a_request_are_told_apart() {
         {
             problem(&send(routes, path, text).await, 400, "invalid_request");
         }
-        // the fields' values in their order, without their names
+        // field values in order, without their names
         let bare =
             r#"["quick","Sell honey?",null,null,"{\"verdict\":\"GREEN\",\"summary\":\"A sound plan.\"}"]"#;
         problem(&send(routes, path, bare).await, 400, "invalid_request");
         let twice = r#"{"tier":"quick","tier":"full","query":"?","verdict":{}}"#;
         problem(&send(routes, path, twice).await, 400, "invalid_request");
     }
-    // far deeper than any stack
+    // nested deeper than any stack permits
     let deep = format!(
         r#"{{"tier":"quick","query":"?","verdict":{}1{}}}"#,
         "[".repeat(200_000),
@@ -57,7 +57,7 @@ async fn what_is_not_json_and_what_is_not_a_request_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_declared_to_be_json_is_refused() {
+async fn body_without_json_content_type_is_refused() {
     let world = World::default();
     let _daemon = world.serve().await;
     let body = submission(GOOD).to_string();
@@ -82,7 +82,7 @@ async fn a_body_that_is_not_declared_to_be_json_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_tier_is_told_the_three() {
+async fn unknown_tier_is_refused_with_the_list_of_tiers() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -99,7 +99,7 @@ async fn an_unknown_tier_is_told_the_three() {
 }
 
 #[tokio::test]
-async fn session_id_in_a_path_is_bounded_in_length_and_alphabet() {
+async fn session_id_in_a_path_is_limited_in_length_and_alphabet() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -126,7 +126,7 @@ async fn session_id_in_a_path_is_bounded_in_length_and_alphabet() {
 }
 
 #[tokio::test]
-async fn configured_bounds_are_the_ones_that_hold() {
+async fn configured_limits_are_enforced() {
     let world = World::with_config("[limits]\nsession_id_chars = 10\nquery_bytes = 20\nbody_bytes = 1024");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -143,7 +143,7 @@ async fn configured_bounds_are_the_ones_that_hold() {
 }
 
 #[tokio::test]
-async fn a_query_has_32_kib_at_most_counted_in_bytes() {
+async fn query_longer_than_32_kib_is_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -156,14 +156,14 @@ async fn a_query_has_32_kib_at_most_counted_in_bytes() {
     assert!(refused["detail"].as_str().unwrap().contains("32769"), "{refused}");
 }
 
-/// The body of a submission with so many bytes.
+/// The body of a submission, padded to `bytes` bytes.
 fn body_of(bytes: usize) -> String {
     let body = submission(GOOD).to_string();
     format!("{body}{}", " ".repeat(bytes - body.len()))
 }
 
 #[tokio::test]
-async fn a_body_over_a_mebibyte_is_refused_and_one_of_just_that_is_not() {
+async fn body_over_1_mib_is_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let most = exchange(&world, wire::post("/v1/verdicts/cs_1", &[], body_of(KIB * KIB))).await;
@@ -177,7 +177,7 @@ async fn a_body_over_a_mebibyte_is_refused_and_one_of_just_that_is_not() {
 }
 
 #[tokio::test]
-async fn a_chunked_body_is_bounded_like_any_other() {
+async fn chunked_body_over_1_mib_is_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let chunked = |body: &str| {
@@ -194,7 +194,7 @@ async fn a_chunked_body_is_bounded_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_announced_too_large_is_refused_before_it_is_sent() {
+async fn content_length_over_the_limit_is_refused_before_the_body_is_sent() {
     let world = World::default();
     let _daemon = world.serve().await;
     let headers = [("content-type", "application/json"), ("content-length", "5000000000")];
@@ -203,7 +203,7 @@ async fn a_body_that_is_announced_too_large_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn too_many_or_too_large_headers_are_refused() {
+async fn request_with_too_many_or_too_large_headers_is_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let with = |count: usize, value: &str| {
@@ -224,7 +224,7 @@ async fn too_many_or_too_large_headers_are_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_path_and_a_wrong_method_are_told_apart() {
+async fn unknown_path_is_404_and_wrong_method_is_405() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -249,7 +249,7 @@ async fn an_unknown_path_and_a_wrong_method_are_told_apart() {
 }
 
 #[tokio::test]
-async fn each_response_has_a_request_id_which_is_the_callers_if_usable() {
+async fn response_has_the_callers_request_id_if_valid() {
     let world = World::default();
     let _daemon = world.serve().await;
     let id = |answer: &Answer| answer.headers["x-request-id"].to_str().unwrap().to_owned();
@@ -270,7 +270,7 @@ async fn each_response_has_a_request_id_which_is_the_callers_if_usable() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_ends_its_own_connection_and_nothing_else() {
+async fn invalid_http_closes_only_its_own_connection() {
     let world = World::default();
     let daemon = world.serve().await;
     let many = vec![b'A'; 200 * KIB];
@@ -289,7 +289,7 @@ async fn what_is_not_http_ends_its_own_connection_and_nothing_else() {
         for socket in [world.socket(), world.control_socket()] {
             let mut wire = Wire::connect(&socket).await;
             drop(wire.send(bytes).await);
-            // a client that waits for its answer gets one, or is cut off when it goes away
+            // a client that waits gets its answer; the daemon drops the connection of a client that disconnects
             drop(wire);
         }
         lives(&daemon).await;
@@ -304,17 +304,17 @@ async fn what_is_not_http_ends_its_own_connection_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn who_sends_too_much_can_send_it_all_and_then_read_why_it_was_refused() {
+async fn refused_large_body_can_be_sent_in_full_before_the_answer_is_read() {
     let world = World::default();
     let daemon = world.serve().await;
     let large = "x".repeat(5_000_000);
     let mut wire = Wire::connect(&world.socket()).await;
-    wire.send(wire::post("/v1/crosscheck", &[], large.clone())).await.expect("all of it is taken");
+    wire.send(wire::post("/v1/crosscheck", &[], large.clone())).await.expect("all of it is read");
     problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
     let mut wire = Wire::connect(&world.socket()).await;
     let text =
         head("POST", "/v1/crosscheck", &[("content-type", "text/plain"), ("content-length", "5000000")]);
-    wire.send([text.as_bytes(), large.as_bytes()].concat()).await.expect("all of it is taken");
+    wire.send([text.as_bytes(), large.as_bytes()].concat()).await.expect("all of it is read");
     problem(&wire.answer().await.expect("it answers"), 415, "unsupported_media_type");
     lives(&daemon).await;
 }

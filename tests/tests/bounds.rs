@@ -1,4 +1,4 @@
-//! Clients that are slow, many, or gone: each bound holds, and whoever keeps within it is served.
+//! Clients that are slow, numerous or disconnected: each limit is enforced, and clients within the limits are served.
 
 use oracled_tests::wire::{Wire, connections as many_connections, head, post as whole_post};
 use oracled_tests::{
@@ -16,14 +16,14 @@ async fn lives(daemon: &Daemon<'_>) {
     assert_eq!(get(&mut daemon.routes().await, "/healthz").await.status, 200);
 }
 
-/// How many connections to the routes' socket the daemon counts.
+/// Number of connections to the routes' socket that the daemon reports.
 async fn connections(daemon: &Daemon<'_>) -> u64 {
     let status = get(&mut daemon.control().await, "/v1/status").await;
     at(&status, "/connections").as_u64().expect("a number")
 }
 
 #[tokio::test]
-async fn half_a_request_of_a_client_that_goes_away_leaves_nothing() {
+async fn partial_request_of_a_disconnected_client_leaves_no_state() {
     let world = World::default();
     let daemon = world.serve().await;
     let request = whole_post("/v1/verdicts/cs_1", &[], submission(GOOD).to_string());
@@ -32,12 +32,12 @@ async fn half_a_request_of_a_client_that_goes_away_leaves_nothing() {
         wire.send(&request[..sent]).await.unwrap();
     }
     lives(&daemon).await;
-    eventually("their connections are forgotten", async || connections(&daemon).await == 0).await;
+    eventually("the daemon counts no connection", async || connections(&daemon).await == 0).await;
     assert_eq!(log(&mut daemon.control().await, "session=cs_1").await.len(), 0);
 }
 
 #[tokio::test]
-async fn a_submission_of_a_client_that_goes_away_at_once_is_finished() {
+async fn submission_is_finished_after_its_client_disconnects() {
     let world = World::default();
     let daemon = world.serve().await;
     let sessions: Vec<_> = (0..50).map(|n| format!("cs_{n}")).collect();
@@ -48,7 +48,7 @@ async fn a_submission_of_a_client_that_goes_away_at_once_is_finished() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for session in &sessions {
         let path = format!("/v1/verdicts/{session}");
-        eventually("the verdict is there", async || get(routes, &path).await.status == 200).await;
+        eventually("the verdict is cached", async || get(routes, &path).await.status == 200).await;
         let entries = log(control, &format!("session={session}")).await;
         let events: Vec<_> = entries.iter().map(|entry| entry["event"].as_str().unwrap()).collect();
         assert_eq!(events, ["tmm_crosscheck", "verdict_cached"], "{session}");
@@ -56,13 +56,13 @@ async fn a_submission_of_a_client_that_goes_away_at_once_is_finished() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_one_byte_at_a_time_is_served() {
+async fn client_that_sends_one_byte_at_a_time_is_served() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut wire = Wire::connect(&world.socket()).await;
     for byte in whole_post("/v1/verdicts/cs_1", &[], submission(GOOD).to_string()) {
         wire.send([byte]).await.unwrap();
-        // so that it arrives as a piece of its own
+        // so that each byte arrives as a separate piece
         sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(wire.answer().await.unwrap().status, 201);
@@ -70,7 +70,7 @@ async fn a_client_that_sends_one_byte_at_a_time_is_served() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_finishes_is_cut_off_wherever_it_stops() {
+async fn incomplete_request_times_out_at_every_stage() {
     let world = World::with_config(
         "[limits]\nidle_s = 1\nrequest_s = 1\n[ingestion]\nrefresh_s = 0\n[model]\nprovider = \"none\"",
     );
@@ -88,27 +88,27 @@ async fn a_client_that_never_finishes_is_cut_off_wherever_it_stops() {
     assert_eq!(served.status, 200);
     let mut trickling = connect().await;
     let trickle = async {
-        // a new byte now and then is no excuse
+        // sending a byte from time to time does not extend the limit
         while trickling.send("x").await.is_ok() {
             sleep(Duration::from_millis(20)).await;
         }
     };
 
-    let answer = within_its_body.answer().await.expect("it is told why");
+    let answer = within_its_body.answer().await.expect("it gets an error");
     problem(&answer, 408, "request_timeout");
-    timeout(PATIENCE, trickle).await.expect("it is cut off");
+    timeout(PATIENCE, trickle).await.expect("the connection is closed");
     for wire in [&mut silent, &mut within_its_head, &mut within_its_body, &mut between_requests] {
         wire.hung_up().await;
     }
     lives(&daemon).await;
-    eventually("their connections are forgotten", async || connections(&daemon).await == 0).await;
+    eventually("the daemon counts no connection", async || connections(&daemon).await == 0).await;
 }
 
 #[tokio::test]
-async fn a_client_that_never_reads_its_answer_is_cut_off() {
+async fn connection_with_an_unread_answer_is_closed() {
     let world = World::with_config("[limits]\nidle_s = 1");
     let daemon = world.serve().await;
-    // more than the kernel keeps for whoever does not read
+    // more than the kernel buffers for a client that does not read
     let raw = json!({"verdict": "GREEN", "summary": "x".repeat(1_000_000)}).to_string();
     let delivered = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(&raw)).await;
     let mut never = Vec::new();
@@ -118,16 +118,16 @@ async fn a_client_that_never_reads_its_answer_is_cut_off() {
         wire.begun().await;
         never.push(wire);
     }
-    eventually("their connections are forgotten", async || connections(&daemon).await == 0).await;
+    eventually("the daemon counts no connection", async || connections(&daemon).await == 0).await;
     let read = get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await;
-    assert!(read.body == delivered.body, "whoever reads gets the whole answer");
+    assert!(read.body == delivered.body, "a client that reads gets the whole answer");
 }
 
 #[tokio::test]
 async fn connection_over_the_limit_is_refused_and_the_next_gets_a_free_place() {
     let world = World::with_config("[limits]\nconnections = 3");
     let daemon = world.serve().await;
-    eventually("the first look at the daemon is over", async || connections(&daemon).await == 0).await;
+    eventually("the connection of the first check is closed", async || connections(&daemon).await == 0).await;
     let mut within = Vec::new();
     for _ in 0..3 {
         let mut wire = Wire::connect(&world.socket()).await;
@@ -136,7 +136,7 @@ async fn connection_over_the_limit_is_refused_and_the_next_gets_a_free_place() {
     }
     for _ in 0..3 {
         let mut over = Wire::connect(&world.socket()).await;
-        let answer = over.answer().await.expect("it is told why");
+        let answer = over.answer().await.expect("it gets an error");
         let refused = problem(&answer, 503, "overloaded");
         assert!(refused["detail"].as_str().unwrap().contains('3'), "{refused}");
         assert_eq!(
@@ -145,13 +145,17 @@ async fn connection_over_the_limit_is_refused_and_the_next_gets_a_free_place() {
         );
         over.hung_up().await;
     }
-    // administrators have places of their own
+    // the administrators' socket has a limit of its own
     assert_eq!(connections(&daemon).await, 3);
     for wire in &mut within {
-        assert_eq!(wire.ask(head("GET", "/healthz", &[])).await.unwrap().status, 200, "they stay");
+        assert_eq!(
+            wire.ask(head("GET", "/healthz", &[])).await.unwrap().status,
+            200,
+            "open connections stay open"
+        );
     }
     drop(within.pop());
-    eventually("its place is free", async || {
+    eventually("a connection is free", async || {
         let mut wire = Wire::connect(&world.socket()).await;
         wire.ask(head("GET", "/healthz", &[])).await.is_some_and(|answer| answer.status == 200)
     })
@@ -168,7 +172,7 @@ async fn verdicts_over_the_in_flight_limit_are_refused_with_retry_after() {
         assert_eq!(wire.ask(head("GET", "/healthz", &[])).await.unwrap().status, 200);
         wires.push(wire);
     }
-    // all of them arrive at once, so that the first is still in flight when the next is looked at
+    // all requests arrive at once, so that the first is still in flight when the daemon reads the next
     daemon.signal("STOP");
     for (number, wire) in wires.iter_mut().enumerate() {
         let path = format!("/v1/verdicts/cs_{number}");
@@ -186,7 +190,7 @@ async fn verdicts_over_the_in_flight_limit_are_refused_with_retry_after() {
     }
     let statuses: Vec<_> = by_status.keys().copied().collect();
     assert_eq!(statuses, [201, 503], "{by_status:?}");
-    // what was turned away was not begun, and is taken when it comes again
+    // a refused verdict was not started, and is accepted when it is sent again
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     for number in &by_status[&503] {
         assert_eq!(log(control, &format!("session=cs_{number}")).await, Vec::<serde_json::Value>::new());
@@ -196,7 +200,7 @@ async fn verdicts_over_the_in_flight_limit_are_refused_with_retry_after() {
 }
 
 #[tokio::test]
-async fn ten_thousand_idle_connections_use_bounded_memory_and_block_no_one() {
+async fn ten_thousand_idle_connections_use_bounded_memory() {
     let count = many_connections(10_000);
     let world = World::default();
     let daemon = world.serve().await;
@@ -207,21 +211,21 @@ async fn ten_thousand_idle_connections_use_bounded_memory_and_block_no_one() {
     }
     eventually("all of them are accepted", async || connections(&daemon).await >= count as u64).await;
     for wire in &mut idle {
-        // each has begun, and so has its buffers
+        // each request has begun and has buffers allocated
         wire.send("GET /healthz HTTP/1.1\r\n").await.unwrap();
     }
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
     let after = daemon.resident_bytes().unwrap();
     println!("{count} idle connections: {before} bytes resident before, {after} with them");
-    // what the daemon takes for itself as it begins to work is no connection's
+    // the fixed allowance covers memory that the daemon allocates for itself when it begins to work
     let allowed = before + count as u64 * 32 * KIB + 16 * 1024 * KIB;
     assert!(after < allowed, "{after} bytes for {count} connections, {before} before");
 
-    // each of them is still served
+    // each connection is still served
     let last = idle.last_mut().unwrap();
     assert_eq!(last.ask("host: oracled\r\n\r\n").await.unwrap().status, 200);
     drop(idle);
-    eventually("all of them are forgotten", async || connections(&daemon).await == 0).await;
+    eventually("the daemon counts no connection", async || connections(&daemon).await == 0).await;
     lives(&daemon).await;
     assert_eq!(document(&get(&mut daemon.routes().await, "/readyz").await)["ready"], json!(true));
 }

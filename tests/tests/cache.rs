@@ -1,4 +1,4 @@
-//! `/cache/{session_id}`: the paths of the service that oracled replaces, from outside.
+//! `/cache/{session_id}`: the paths of the service that oracled replaces.
 
 use oracled_tests::{GOOD, World, document, get, log, post, problem, submission};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn good() -> Value {
 }
 
 #[tokio::test]
-async fn a_write_passes_the_gate_and_is_read_on_both_paths() {
+async fn cache_write_is_checked_and_readable_on_both_paths() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -32,7 +32,7 @@ async fn a_write_passes_the_gate_and_is_read_on_both_paths() {
 }
 
 #[tokio::test]
-async fn a_write_that_does_not_pass_is_refused_logged_and_not_cached() {
+async fn rejected_cache_write_is_logged_and_not_cached() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -49,7 +49,7 @@ async fn a_write_that_does_not_pass_is_refused_logged_and_not_cached() {
 }
 
 #[tokio::test]
-async fn write_of_another_tier_or_query_is_a_mismatch_on_every_path() {
+async fn write_with_another_tier_or_query_is_a_mismatch_on_every_path() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -63,7 +63,7 @@ async fn write_of_another_tier_or_query_is_a_mismatch_on_every_path() {
 }
 
 #[tokio::test]
-async fn what_the_cache_answers_can_be_written_to_it_but_not_model_text() {
+async fn cache_accepts_its_own_answers_and_refuses_raw_model_text() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -74,7 +74,7 @@ async fn what_the_cache_answers_can_be_written_to_it_but_not_model_text() {
         body[field] = value;
     }
     let written = document(&post(routes, "/cache/cs_1", &body).await);
-    assert_eq!(written["regen"], false, "oracled says itself what it did: {written}");
+    assert_eq!(written["regen"], false, "oracled sets the field itself: {written}");
     assert_ne!(written["cached_at"], "2020-01-01");
 
     let refused = problem(&post(routes, "/cache/cs_2", &submission(GOOD)).await, 400, "invalid_request");

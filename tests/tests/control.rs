@@ -1,4 +1,4 @@
-//! The administrators' socket, from outside.
+//! The administrators' socket.
 
 use hyper::Method;
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Everything there is, with the methods it is for.
+/// All paths of the socket, each with its methods.
 const PATHS: [(&str, &[&str]); 42] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -63,7 +63,7 @@ const PATHS: [(&str, &[&str]); 42] = [
 ];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// This process, as the kernel tells it to whoever it connects to.
+/// Credentials of this process, as the kernel reports them to the peer of a connection.
 fn peer() -> Value {
     let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
     json!({"uid": uid, "gid": gid, "pid": std::process::id()})
@@ -79,7 +79,7 @@ async fn drain(control: &mut Client, draining: bool) -> Answer {
 }
 
 #[tokio::test]
-async fn status_tells_how_the_daemon_is_doing() {
+async fn status_reports_state_and_counts_of_the_daemon() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -105,8 +105,8 @@ async fn status_tells_how_the_daemon_is_doing() {
 }
 
 #[tokio::test]
-async fn actors_report_what_they_did() {
-    // nobody listens there
+async fn actors_report_handled_messages_and_latency() {
+    // no server listens at this port
     let nowhere =
         "[model]\nprovider = \"openai\"\nname = \"m\"\nbase_url = \"http://127.0.0.1:9\"\nmax_retries = 0";
     let world = World::with_config(nowhere);
@@ -126,8 +126,8 @@ async fn actors_report_what_they_did() {
     let question = json!({"workflow": "wo-1", "where": {}, "axes": ["a"]});
     problem(&post(routes, "/v1/verify", &question).await, 404, "workflow_unknown");
     let mut reports = json!(null);
-    // the oracle's new status is logged beside the answer
-    eventually("nothing waits", async || {
+    // the oracle's new status is logged at the same time as the answer
+    eventually("all queues are empty", async || {
         reports = document(&get(control, "/v1/actors").await);
         reports.as_array().unwrap().iter().all(|report| report["queue_depth"] == 0)
     })
@@ -135,7 +135,7 @@ async fn actors_report_what_they_did() {
     let names: Vec<_> = reports.as_array().unwrap().iter().map(|report| &report["name"]).collect();
     assert_eq!(names, ACTORS);
     for report in reports.as_array().unwrap() {
-        // the schedule of the verification gets no messages
+        // the upkeep of the verification only has a schedule and gets no messages
         let is_asked = report["name"] != "verification_upkeep";
         assert_eq!(report["handled"].as_u64().unwrap() > 0, is_asked, "{report}");
         assert_eq!((&report["restarts"], &report["last_panic"]), (&json!(0), &json!(null)), "{report}");
@@ -144,12 +144,12 @@ async fn actors_report_what_they_did() {
 }
 
 #[tokio::test]
-async fn a_purge_removes_the_verdict_keeps_the_session_and_says_who_did_it() {
+async fn purge_removes_the_verdict_keeps_the_session_and_logs_the_peer() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
-    // read once, so that it is hot
+    // read once, so that the verdict is in memory
     assert_eq!(get(routes, "/v1/verdicts/cs_1").await.status, 200);
     let purged = send(control, Method::DELETE, "/v1/verdicts/cs_1", None).await;
     assert_eq!(
@@ -164,12 +164,12 @@ async fn a_purge_removes_the_verdict_keeps_the_session_and_says_who_did_it() {
     assert_eq!(
         events,
         ["tmm_crosscheck", "verdict_cached", "verdict_purged"],
-        "a purge of nothing is no event"
+        "a purge without a verdict is not logged"
     );
     assert_eq!(entries[2]["peer"], peer());
     assert_eq!(entries[2]["verdict_sha256"], entries[1]["verdict_sha256"]);
 
-    // the session is still of its tier and query
+    // the session keeps its tier and query
     let other = json!({"tier": "quick", "query": "Sell wax?", "raw": GOOD});
     problem(&post(routes, "/v1/verdicts/cs_1", &other).await, 409, "session_mismatch");
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
@@ -221,7 +221,7 @@ async fn draining_daemon_refuses_new_verdicts_and_returns_delivered_ones() {
 }
 
 #[tokio::test]
-async fn the_log_level_is_changed_shown_and_logged() {
+async fn log_level_change_takes_effect_and_is_logged() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -235,13 +235,13 @@ async fn the_log_level_is_changed_shown_and_logged() {
         problem(&refused, 400, "invalid_request");
     }
     let actions = log(control, "event=control_action").await;
-    assert_eq!(actions.len(), 1, "what was refused changed nothing: {actions:?}");
+    assert_eq!(actions.len(), 1, "a refused change has no entry: {actions:?}");
     assert_eq!((&actions[0]["action"], &actions[0]["peer"]), (&json!("log_level"), &peer()));
     assert_eq!(actions[0]["detail"], "from info to oracled=debug,warn");
 }
 
 #[tokio::test]
-async fn a_reload_says_what_it_put_in_force_and_what_it_could_not() {
+async fn reload_reports_the_log_level_and_keys_that_need_a_restart() {
     let world = World::with_config("contact = \"a@b\"");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -261,7 +261,7 @@ async fn a_reload_says_what_it_put_in_force_and_what_it_could_not() {
 }
 
 #[tokio::test]
-async fn the_log_is_asked_by_session_event_time_and_number() {
+async fn log_is_filtered_by_session_event_time_and_number() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -273,7 +273,7 @@ async fn the_log_is_asked_by_session_event_time_and_number() {
     let whole = whole_log(control).await;
     assert_eq!(whole.len(), 1 + 30 + 60);
     let seqs = |entries: &[Value]| entries.iter().map(|entry| entry["seq"].clone()).collect::<Vec<_>>();
-    assert_eq!(seqs(&log(control, "").await), seqs(&whole), "the newest hundred");
+    assert_eq!(seqs(&log(control, "").await), seqs(&whole), "the newest 100 entries");
     assert_eq!(log(control, "limit=2").await, whole[89..]);
     assert_eq!(log(control, "after=0&limit=2").await, whole[..2]);
     assert_eq!(log(control, "after=88").await, whole[88..]);
@@ -301,7 +301,7 @@ async fn the_log_is_asked_by_session_event_time_and_number() {
 }
 
 #[tokio::test]
-async fn a_question_to_the_log_that_is_not_understood_is_told_what_is_allowed() {
+async fn invalid_log_parameter_is_refused_with_the_allowed_values() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -337,10 +337,10 @@ async fn follower_gets_each_entry_once_in_order_and_ends_at_shutdown() {
     let (tell, told) = mpsc::channel();
     let reader = thread::spawn(move || followed.lines().for_each(|line| tell.send(line.unwrap()).unwrap()));
     let next = || serde_json::from_str::<Value>(&told.recv_timeout(PATIENCE).unwrap()).unwrap();
-    assert_eq!(next()["event"], "service_started", "it is there before anything else happens");
+    assert_eq!(next()["event"], "service_started", "the first entry precedes all requests");
     let routes = &mut daemon.routes().await;
     for number in 0..700 {
-        // more than a follower is given at a time
+        // more entries than a follower gets at once
         let path = format!("/v1/verdicts/cs_{}", number % 10);
         assert_eq!(post(routes, &path, &submission("no")).await.status, 422);
     }
@@ -350,26 +350,26 @@ async fn follower_gets_each_entry_once_in_order_and_ends_at_shutdown() {
     assert!(daemon.stop().success());
     assert!(follower.wait().unwrap().success());
     reader.join().unwrap();
-    // the stop's own entry comes when followers have been let go
+    // the daemon logs its stop after it has disconnected all followers
     assert_eq!(told.try_iter().count(), 0);
 }
 
 #[tokio::test]
-async fn a_follower_that_reads_nothing_does_not_keep_the_daemon_from_stopping() {
+async fn follower_that_reads_nothing_does_not_delay_shutdown() {
     let world = World::with_config("[limits]\nshutdown_s = 1");
     let daemon = world.serve().await;
     let mut follower = Wire::connect(&world.control_socket()).await;
     follower.send(head("GET", "/v1/log/follow?after=0", &[])).await.unwrap();
     let routes = &mut daemon.routes().await;
     for _ in 0..1000 {
-        // far more than the kernel keeps for it
+        // far more than the kernel buffers for the follower
         assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission("no")).await.status, 422);
     }
     assert_eq!(daemon.stop().code(), Some(0));
 }
 
 #[tokio::test]
-async fn a_follower_that_goes_away_is_forgotten() {
+async fn connection_of_a_disconnected_follower_is_closed() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut follower = Wire::connect(&world.control_socket()).await;
@@ -381,15 +381,15 @@ async fn a_follower_that_goes_away_is_forgotten() {
     };
     assert_eq!(others().await, 1);
     drop(follower);
-    eventually("its connection is forgotten", async || others().await == 0).await;
+    eventually("its connection is closed", async || others().await == 0).await;
 }
 
 #[tokio::test]
-async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
+async fn control_paths_accept_only_their_methods() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    // debug builds can be told to panic, for tests of supervision; release builds cannot
+    // debug builds have a route that causes a panic, for tests of supervision; release builds do not
     let source = include_str!("../../daemon/src/control.rs");
     let routes: Vec<_> = source.split(".route(").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();
     let mut known: Vec<_> = PATHS
@@ -409,7 +409,7 @@ async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
         })
         .collect();
     known.push("/v1/inject-panic/{actor}".into());
-    assert_eq!(routes, known, "whatever is added must be thought about here");
+    assert_eq!(routes, known, "add each new route to PATHS");
 
     for (path, allowed) in PATHS {
         for method in METHODS.iter().filter(|method| !allowed.contains(method)) {
@@ -422,7 +422,7 @@ async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
 }
 
 #[tokio::test]
-async fn nothing_here_judges_delivers_regenerates_or_changes_a_constant() {
+async fn control_socket_has_no_path_to_judge_deliver_or_change_constants() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -447,7 +447,7 @@ async fn nothing_here_judges_delivers_regenerates_or_changes_a_constant() {
         }
     }
     problem(&get(routes, "/v1/verdicts/cs_1").await, 404, "session_unknown");
-    assert_eq!(whole_log(control).await.len(), 1, "the start alone");
+    assert_eq!(whole_log(control).await.len(), 1, "only the start is logged");
     let drain = json!({"draining": false, "phi": 0.5});
     problem(&post(control, "/v1/drain", &drain).await, 400, "invalid_request");
     let check = json!({"session_id": "cs_1", "tier": "quick", "query": "?", "raw": GOOD});
@@ -458,14 +458,14 @@ async fn nothing_here_judges_delivers_regenerates_or_changes_a_constant() {
 }
 
 #[tokio::test]
-async fn logged_operator_action_is_done_though_the_operator_has_gone() {
+async fn logged_operator_action_is_done_after_the_operator_disconnects() {
     let world = World::default();
     let daemon = world.serve().await;
     for n in 0..60 {
         let body = json!({"draining": n % 2 == 0}).to_string();
         let mut wire = Wire::connect(&world.control_socket()).await;
         wire.send(whole_post("/v1/drain", &[], body)).await.unwrap();
-        // some clients disconnect before the daemon reads the request, some during it, some after it
+        // some clients disconnect before the daemon reads the request, some during the read, some after it
         sleep(Duration::from_micros(n * 200)).await;
     }
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);

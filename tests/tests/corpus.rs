@@ -1,5 +1,5 @@
-//! Real model outputs, judged through a daemon, offline by `oraclectl calibrate`, and by `domain` itself: the same
-//! decisions, entry for entry.
+//! Real model outputs, judged by a daemon, offline by `oraclectl calibrate`, and by `domain` itself. All three must
+//! make the same decision for each.
 
 use oracled_domain::{Flag, Judgement, Payload, Tier, judge};
 use oracled_tests::load::{field, read_log};
@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Twelve lines of the corpus: each tier, each reason, and most flags.
+/// Twelve lines of the corpus with each tier, each reason, and most flags.
 const EXCERPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/corpus-excerpt.ndjson");
-/// The corpus, where it lies beside the repository.
+/// The whole corpus, if it exists beside the repository.
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpus/verdicts.ndjson");
 
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {
-    field(value, name).as_str().expect("it is there and is text")
+    field(value, name).as_str().expect("it exists and is text")
 }
 
-/// What a log entry has to say of a judgement.
+/// Expected log entry of a judgement.
 fn entry_of(judgement: &Judgement) -> Value {
     let (decision, inspection) = (&judgement.decision, &judgement.inspection);
     json!({
@@ -37,7 +37,7 @@ fn entry_of(judgement: &Judgement) -> Value {
     })
 }
 
-/// Counts, for all verdicts and for each tier.
+/// Counts for all verdicts and for each tier.
 #[derive(Default, PartialEq, Debug)]
 struct Count(BTreeMap<String, u64>);
 
@@ -48,7 +48,7 @@ impl Count {
         }
     }
 
-    /// The same counts as `calibrate` writes them.
+    /// Reads the counts from the report of `calibrate`.
     fn read(value: &Value) -> Self {
         let counts = value.as_object().expect("counts by tier").iter();
         let counts = counts.map(|(name, count)| (name.clone(), count.as_u64().expect("a count")));
@@ -56,7 +56,7 @@ impl Count {
     }
 }
 
-/// What `calibrate` is to find in these judgements: by reason and by flag, and how many are approved.
+/// Expected report of `calibrate` for these judgements: counts by reason, by flag, and of approvals.
 fn totals(judgements: &[Judgement]) -> (BTreeMap<String, Count>, BTreeMap<String, Count>, Count) {
     let (mut reasons, mut flags, mut approved) =
         (BTreeMap::<_, Count>::new(), BTreeMap::<_, Count>::new(), Count::default());
@@ -137,19 +137,19 @@ async fn check(file: &str) {
     assert!(!log.contains(r#""event":"verdict_cached""#), "a check delivers nothing");
     check_calibration(&world, file, &judgements);
     let approved = judgements.iter().filter(|judgement| judgement.decision.approved).count();
-    println!("{}: {} verdicts, {approved} approved, three times the same", file, lines.len());
+    println!("{}: {} verdicts, {approved} approved, the same by all three", file, lines.len());
     assert!(daemon.stop().success());
 }
 
 #[tokio::test]
-async fn an_excerpt_of_the_corpus_is_judged_the_same_on_every_way() {
+async fn corpus_excerpt_is_judged_the_same_by_daemon_ctl_and_domain() {
     check(EXCERPT).await;
 }
 
 #[tokio::test]
-async fn the_corpus_is_judged_the_same_on_every_way() {
+async fn full_corpus_is_judged_the_same_by_daemon_ctl_and_domain() {
     if !Path::new(CORPUS).exists() {
-        println!("skipped: no corpus here ({CORPUS})");
+        println!("skipped: there is no corpus at {CORPUS}");
         return;
     }
     check(CORPUS).await;

@@ -1,4 +1,4 @@
-//! `POST /v1/crosscheck`, from outside.
+//! `POST /v1/crosscheck`.
 
 use oracled_tests::{GOOD, World, document, get, log, post, problem};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ fn check(session_id: &str, raw: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_check_answers_the_decision_approved_or_not() {
+async fn check_returns_the_decision_if_approved_or_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -32,7 +32,7 @@ async fn a_check_answers_the_decision_approved_or_not() {
 }
 
 #[tokio::test]
-async fn a_check_is_logged_as_one_and_caches_nothing() {
+async fn check_is_logged_and_caches_nothing() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -51,7 +51,7 @@ async fn a_check_is_logged_as_one_and_caches_nothing() {
 }
 
 #[tokio::test]
-async fn a_check_names_its_session_in_the_body_within_the_same_bounds() {
+async fn check_limits_the_session_id_in_the_body() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;

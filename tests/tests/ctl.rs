@@ -1,4 +1,4 @@
-//! `oraclectl`, verb by verb: what people see, what programs see, and the exit codes that its help promises.
+//! `oraclectl`, verb by verb: text output, JSON output and the exit codes of its help.
 
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::{Daemon, GOOD, PATIENCE, World, document, get, lines, log, post, submission};
@@ -12,7 +12,7 @@ use std::thread;
 const REFUSED: &str = r#"{"verdict":"GREEN","summary":""}"#;
 const CASE: &str = "{\"candidate_output\":\"It works.\",\"facts\":[\"It works.\"]}\n";
 
-/// What was printed, by a run with this exit code.
+/// Standard output of a run with this exit code.
 fn printed(output: &Output, code: i32) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -20,12 +20,12 @@ fn printed(output: &Output, code: i32) -> String {
     String::from_utf8(output.stdout.clone()).expect("it is text")
 }
 
-/// The JSON document that was printed, by a run with this exit code.
+/// The JSON document on standard output of a run with this exit code.
 fn json_of(output: &Output, code: i32) -> Value {
     serde_json::from_str(&printed(output, code)).expect("it is one JSON document")
 }
 
-/// What was complained about: one line, by a run with this exit code.
+/// The line on standard error of a run with this exit code.
 fn complaint(output: &Output, code: i32) -> String {
     let said = String::from_utf8(output.stderr.clone()).expect("it is text");
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -34,7 +34,7 @@ fn complaint(output: &Output, code: i32) -> String {
     said
 }
 
-/// Runs a command that reads `input`.
+/// Runs a command with `input` on standard input.
 fn with_input(command: &mut Command, input: &str) -> Output {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("oraclectl starts");
@@ -44,7 +44,7 @@ fn with_input(command: &mut Command, input: &str) -> Output {
     child.wait_with_output().expect("it ends")
 }
 
-/// The path of a file with this content.
+/// Writes a file with this content and returns its path.
 fn file(world: &World, name: &str, content: &str) -> String {
     fs::write(world.path(name), content).expect("it is written");
     world.path(name).to_str().expect("it is text").to_owned()
@@ -88,7 +88,7 @@ async fn crosscheck_judges_file_or_stdin_and_exits_with_the_decision() {
     let output = world.ctl(&["crosscheck", &refused, "--tier", "quick", "--session", "mine"]);
     let shown = printed(&output, 1);
     assert!(shown.contains("refused") && shown.contains("short_summary"), "{shown}");
-    assert!(output.stderr.is_empty(), "a refusal is a result, not a complaint");
+    assert!(output.stderr.is_empty(), "a refusal is a result, not an error");
 
     let decision = json_of(&world.ctl(&["--json", "crosscheck", &refused, "--tier", "quick"]), 1);
     assert_eq!(decision["approved"], false);
@@ -103,7 +103,7 @@ async fn crosscheck_judges_file_or_stdin_and_exits_with_the_decision() {
 }
 
 #[tokio::test]
-async fn submit_delivers_get_shows_and_what_is_refused_says_why() {
+async fn submit_delivers_verdict_shows_and_refusals_show_the_decision() {
     let world = World::default();
     let _daemon = world.serve().await;
     let (good, refused) = (file(&world, "good", GOOD), file(&world, "refused", REFUSED));
@@ -134,14 +134,14 @@ async fn submit_delivers_get_shows_and_what_is_refused_says_why() {
     assert!(complaint(&mismatch, 1).contains("(session_mismatch)"));
     let missing = world.ctl(&["verdict", "cs_9"]);
     assert!(complaint(&missing, 1).contains("(session_unknown)"));
-    // what is no session id stays within its segment of the path
+    // an invalid session id stays within its segment of the path
     for odd in ["a/b", "../status", "a b", "%", "?x=1", "ä", "#"] {
         assert!(complaint(&world.ctl(&["verdict", odd]), 1).contains("(invalid_session_id)"), "{odd}");
     }
 }
 
 #[tokio::test]
-async fn log_shows_the_entries_that_are_asked_for() {
+async fn log_shows_the_entries_that_match_its_options() {
     let world = World::default();
     let daemon = world.serve().await;
     for session in ["cs_1", "cs_2"] {
@@ -163,7 +163,7 @@ async fn log_shows_the_entries_that_are_asked_for() {
 
     let shown = printed(&world.ctl(&["log"]), 0);
     let shown: Vec<_> = shown.lines().collect();
-    assert_eq!(shown.len(), 5, "one line an entry: {shown:?}");
+    assert_eq!(shown.len(), 5, "one line per entry: {shown:?}");
     assert!(shown[0].starts_with("1 ") && shown[0].contains("service_started"), "{shown:?}");
     assert!(shown[1].contains("cs_1 approved submit quick GREEN C=1.0000 pass"), "{shown:?}");
 
@@ -183,7 +183,7 @@ async fn log_shows_the_entries_that_are_asked_for() {
 }
 
 #[tokio::test]
-async fn log_f_shows_entries_as_they_come_and_ends_with_the_daemon() {
+async fn log_follow_shows_new_entries_and_ends_with_the_daemon() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut command = world.ctl_command(&["log", "-f", "--event", "verdict_cached"]);
@@ -252,16 +252,16 @@ async fn purge_drain_reload_and_log_level_act_and_are_logged_with_the_operator()
             "{arguments:?}"
         );
     }
-    assert_eq!(printed(&world.ctl(&["log-level"]), 0), "info\n", "and to look is no action");
+    assert_eq!(printed(&world.ctl(&["log-level"]), 0), "info\n", "showing the level is not logged");
     let before = log(control, "limit=1").await;
     for arguments in [&["purge", "cs_1"][..], &["log-level", "loud=very"]] {
         complaint(&world.ctl(arguments), 1);
     }
-    assert_eq!(log(control, "limit=1").await, before, "what is refused changes nothing");
+    assert_eq!(log(control, "limit=1").await, before, "a refused command logs nothing");
 }
 
 #[tokio::test]
-async fn what_the_daemon_cannot_do_for_now_has_its_own_exit_code() {
+async fn temporary_failure_exits_with_4() {
     let world = World::default();
     let daemon = world.serve().await;
     printed(&world.ctl(&["drain"]), 0);
@@ -274,7 +274,7 @@ async fn what_the_daemon_cannot_do_for_now_has_its_own_exit_code() {
 }
 
 #[tokio::test]
-async fn without_a_daemon_each_verb_says_so_in_one_line_without_a_backtrace() {
+async fn verb_without_a_daemon_fails_with_one_line_and_exit_code_3() {
     let world = World::default();
     let (good, cases) = (file(&world, "good", GOOD), file(&world, "cases.ndjson", CASE));
     let verbs = [
@@ -297,7 +297,7 @@ async fn without_a_daemon_each_verb_says_so_in_one_line_without_a_backtrace() {
         &["rules", "eval", &cases],
         &["rules", "eval", &cases, "--json"],
     ];
-    // never been there, and gone without saying goodbye
+    // without a socket, and with the socket of a daemon that was killed
     for (stale, told) in [(false, "is the daemon running"), (true, "start the daemon")] {
         if stale {
             world.serve().await.kill();
@@ -311,7 +311,7 @@ async fn without_a_daemon_each_verb_says_so_in_one_line_without_a_backtrace() {
 }
 
 #[test]
-fn what_is_not_understood_or_cannot_be_read_has_its_own_exit_codes() {
+fn usage_error_exits_with_2_and_unreadable_file_with_5() {
     let world = World::default();
     for wrong in
         [&["fly"][..], &[], &["crosscheck", "-"], &["crosscheck", "-", "--tier", "platinum"], &["get"]]
@@ -334,7 +334,7 @@ fn what_is_not_understood_or_cannot_be_read_has_its_own_exit_codes() {
 }
 
 #[test]
-fn calibrate_judges_lines_offline() {
+fn calibrate_judges_lines_without_a_daemon() {
     let world = World::default();
     let line = |raw: &str| json!({"tier": "quick", "raw": raw}).to_string() + "\n";
     let corpus = file(&world, "corpus.ndjson", &[line(GOOD), line(REFUSED), line("no JSON")].concat());
@@ -355,7 +355,7 @@ fn calibrate_judges_lines_offline() {
 }
 
 #[tokio::test]
-async fn rules_are_listed_and_what_cases_come_to_is_the_exit_code() {
+async fn rules_list_and_eval_report_results_and_exit_codes() {
     let world = World::default();
     let _daemon = world.serve().await;
     let rules = json_of(&world.ctl(&["rules", "list", "--json"]), 0)["rules"].as_array().unwrap().clone();
@@ -393,7 +393,7 @@ async fn rules_are_listed_and_what_cases_come_to_is_the_exit_code() {
     let fails = CASE.replace("It works.\",\"facts", "It works. It always flies.\",\"facts");
     let output = eval(&file(&world, "fails.ndjson", &(CASE.to_owned() + &fails)), &[]);
     let shown = printed(&output, 1);
-    assert!(output.stderr.is_empty(), "what failed is a result, not a complaint");
+    assert!(output.stderr.is_empty(), "a failed case is a result, not an error");
     assert!(shown.contains("line 2") && shown.contains("»It always flies«"), "{shown}");
     let bad = file(
         &world,
@@ -411,7 +411,7 @@ async fn rules_are_listed_and_what_cases_come_to_is_the_exit_code() {
 }
 
 #[tokio::test]
-async fn a_text_is_checked_against_the_lines_of_a_file() {
+async fn rules_check_compares_a_text_with_the_facts_in_a_file() {
     let world = World::default();
     let daemon = world.serve().await;
     let facts = file(&world, "facts", "\nThe lamp is blue\r\n \t\nIt weighs 1.2 kg");
@@ -423,7 +423,7 @@ async fn a_text_is_checked_against_the_lines_of_a_file() {
     assert_eq!(printed(&check(good, &[]), 0), "PASS: 7 rules pass\n");
     let output = check(bad, &[]);
     let shown = printed(&output, 1);
-    assert!(output.stderr.is_empty(), "what is wrong with a text is a result, not a complaint");
+    assert!(output.stderr.is_empty(), "a violation is a result, not an error");
     for part in [
         "FAIL: 2 rules fail, 5 rules pass\n",
         "RULE-PREC-001, RULE-PREC-004  no fact supports this claim\n",
@@ -442,7 +442,7 @@ async fn a_text_is_checked_against_the_lines_of_a_file() {
     let routes = &mut daemon.routes().await;
     let answer = post(routes, "/v1/rules/evaluate", &request).await;
     let told = printed(&check(bad, &["--json"]), 1);
-    assert_eq!(told.trim_end().as_bytes(), answer.body, "as it came");
+    assert_eq!(told.trim_end().as_bytes(), answer.body, "without changes");
 
     let text = file(&world, "text", good);
     assert!(printed(&world.ctl(&["rules", "check", &text, "--facts", &facts]), 0).starts_with("PASS"));
@@ -455,7 +455,7 @@ async fn a_text_is_checked_against_the_lines_of_a_file() {
 }
 
 #[tokio::test]
-async fn a_verdict_that_is_handed_in_with_facts_is_checked_by_the_rules_too() {
+async fn submit_with_facts_is_checked_by_the_rules() {
     let world = World::default();
     let _daemon = world.serve().await;
     let good = file(&world, "good", GOOD);
@@ -493,7 +493,7 @@ async fn a_verdict_that_is_handed_in_with_facts_is_checked_by_the_rules_too() {
 }
 
 #[test]
-fn a_usage_names_what_has_to_be_given_whatever_the_variables_say() {
+fn usage_error_names_required_arguments_if_sockets_are_set() {
     let mut command = Command::new(oracled_tests::program("oraclectl"));
     command.arg("query").env("ORACLED_SOCKET", "/s").env("ORACLED_CONTROL_SOCKET", "/c");
     let output = command.output().expect("oraclectl starts");
@@ -502,7 +502,7 @@ fn a_usage_names_what_has_to_be_given_whatever_the_variables_say() {
 }
 
 #[test]
-fn completions_and_the_man_page_are_printed() {
+fn completions_and_man_page_are_printed() {
     let world = World::default();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = printed(&world.ctl(&["completions", shell]), 0);
@@ -518,7 +518,7 @@ fn completions_and_the_man_page_are_printed() {
 }
 
 #[tokio::test]
-async fn whoever_has_read_enough_may_go_away() {
+async fn closed_output_pipe_is_not_an_error() {
     let world = World::default();
     let daemon = world.serve().await;
     deliver(&daemon, "cs_1").await;
@@ -549,7 +549,7 @@ async fn whoever_has_read_enough_may_go_away() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_refused_whether_or_not_anybody_reads_why() {
+async fn refusal_exits_with_1_if_the_output_pipe_is_closed() {
     let world = World::default();
     let _daemon = world.serve().await;
     let (good, refused) = (file(&world, "good", GOOD), file(&world, "refused", REFUSED));
@@ -568,9 +568,9 @@ async fn what_is_refused_is_refused_whether_or_not_anybody_reads_why() {
     }
 }
 
-/// The model's server must go on while `oraclectl` is waited for.
+/// The model's server must run while the test waits for `oraclectl`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_verdict_is_made_lost_made_again_and_the_difference_is_told() {
+async fn regenerated_verdict_and_its_divergence_are_shown() {
     let model = ModelServer::start().await;
     let saying = |label: &str| Reply::saying(&GOOD.replace("GREEN", label));
     model.next([saying("GREEN"), saying("RED"), saying("AMBER")]);
@@ -584,7 +584,7 @@ async fn a_verdict_is_made_lost_made_again_and_the_difference_is_told() {
     assert!(shown.contains("cs_1 is delivered"), "{shown}");
     printed(&world.ctl(&["purge", "cs_1"]), 0);
     let shown = printed(&world.ctl(&["verdict", "cs_1"]), 0);
-    assert!(shown.contains("this verdict was made again") && shown.contains("\nNOTE: "), "{shown}");
+    assert!(shown.contains("this verdict is regenerated") && shown.contains("\nNOTE: "), "{shown}");
     assert!(shown.contains("GREEN; divergence: significant"), "{shown}");
 
     let register = [&["register", "cs_2"], &bought[..]].concat();

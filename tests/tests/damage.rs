@@ -1,4 +1,4 @@
-//! Damaged state: a daemon serves everything that was acknowledged, or it refuses to, with one clear line.
+//! Damaged state: a daemon serves everything that was acknowledged, or refuses to start with one clear line.
 
 use oracled_api::base::client::Client;
 use oracled_tests::load::{Ledger, Load, Told, check_served};
@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// A daemon that has found damage while it serves has so long to say so.
+/// Longest time until a daemon that finds damage while it serves has ended.
 const CONFESSION: Duration = Duration::from_secs(5);
 
-/// A state that was served and is whole, and what was told of it.
+/// An undamaged state directory, with the answers that a daemon gave from it.
 struct Whole {
     world: World,
-    /// Its log.
+    /// Lines of its log.
     log: String,
-    /// The documents of all sessions that have ever had one; nothing where it was purged.
+    /// Documents of all sessions that ever had a verdict; `None` if the verdict was purged.
     documents: BTreeMap<String, Option<Vec<u8>>>,
 }
 
 impl Whole {
-    /// Makes one, under load and with a restart in between.
+    /// Creates a state under load, with a restart in between.
     async fn make() -> Self {
         let world = World::default();
         let mut ledger = Ledger::default();
@@ -35,7 +35,7 @@ impl Whole {
             let calls = tokio::spawn(load.run(stopped));
             tokio::time::sleep(Duration::from_millis(250)).await;
             stop.send_replace(true);
-            ledger.add(calls.await.expect("every answer is as it must be").0);
+            ledger.add(calls.await.expect("every answer is valid").0);
             assert!(daemon.stop().success());
         }
         ledger.check_store(&world.state());
@@ -47,14 +47,14 @@ impl Whole {
         Self { world, log, documents }
     }
 
-    /// A copy of its state in a world of its own.
+    /// Copies the state to a new world.
     fn copy(&self) -> World {
         let world = World::default();
         copy_dir(&self.world.state(), &world.state());
         world
     }
 
-    /// Asks a daemon for everything; hands back the first thing that is not as it must be.
+    /// Compares all answers of a daemon with the expected ones; the error names the first difference.
     async fn ask(&self, world: &World) -> Result<(), String> {
         let connected =
             async |socket: PathBuf| Client::connect(&socket).await.map_err(|error| error.to_string());
@@ -81,7 +81,7 @@ impl Whole {
             let asked = lines.iter().filter(|line| line.contains(&format!(r#""event":"{event}"#)));
             let text = String::from_utf8_lossy(&answer.body);
             let mut answered = text.lines();
-            // behind them comes what the daemon itself has logged since
+            // entries that the daemon itself has logged since then follow
             if answer.status != 200 || !asked.into_iter().all(|line| answered.next() == Some(line)) {
                 return Err(format!("{question}: {} {}", answer.status, text.lines().count()));
             }
@@ -103,16 +103,16 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// What became of a daemon on a state that was tampered with.
+/// Result of starting a daemon on a damaged state.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It serves everything.
+    /// The daemon serves everything.
     Serves,
-    /// It has ended, with this line.
+    /// The daemon has ended with this line.
     Refuses(String),
 }
 
-/// Starts a daemon on `world` and sees that it does one of the two.
+/// Starts a daemon on `world` and checks that it either serves everything or refuses with one line.
 async fn outcome(whole: &Whole, world: &World, what: &str) -> Outcome {
     let mut daemon = world.spawn();
     let began = Instant::now();
@@ -120,7 +120,11 @@ async fn outcome(whole: &Whole, world: &World, what: &str) -> Outcome {
         if daemon.ended().is_some() {
             return refusal(world, daemon, what);
         }
-        assert!(began.elapsed() < PATIENCE, "{what}: it neither serves nor refuses: {}", world.service_log());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{what}: the daemon neither serves nor refuses: {}",
+            world.service_log()
+        );
         if world.answers().await {
             break;
         }
@@ -131,7 +135,7 @@ async fn outcome(whole: &Whole, world: &World, what: &str) -> Outcome {
     while daemon.ended().is_none() {
         assert!(
             began.elapsed() < CONFESSION,
-            "{what}: it goes on serving, and {wrong}: {}",
+            "{what}: the daemon continues to serve, although {wrong}: {}",
             world.service_log()
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -144,7 +148,7 @@ fn refusal(world: &World, daemon: Daemon<'_>, what: &str) -> Outcome {
     assert_eq!(daemon.wait().code(), Some(1), "{what}: {said}");
     let mut plain = said.lines().filter(|line| !line.starts_with("20"));
     let line = plain.next().and_then(|line| line.strip_prefix("oracled: ")).unwrap_or_default();
-    assert!(!line.is_empty() && plain.next().is_none(), "{what}: one line says why: {said}");
+    assert!(!line.is_empty() && plain.next().is_none(), "{what}: expected one line with the reason: {said}");
     for noise in ["panicked", "backtrace", "place="] {
         assert!(!said.contains(noise), "{what}: {noise}: {said}");
     }
@@ -167,17 +171,17 @@ fn remove(world: &World, file: &str) {
     if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it is removed");
 }
 
-/// Flips a byte or cuts the end off, somewhere in the part of a file that is used.
+/// Flips a byte or truncates a file, at a random position in its used part.
 fn damage(world: &World, rng: &mut fastrand::Rng) -> String {
     let store = fs::read_dir(world.state().join("store")).expect("it is read");
     let files: Vec<_> =
         store.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file()).collect();
     let others: Vec<_> = files.iter().filter(|path| !path.ends_with("db")).collect();
     let database = world.state().join("store/db");
-    // most of what there is to damage is in the one
+    // the database holds most of the data
     let file = if rng.u8(0..5) == 0 { rng.choice(others).unwrap_or(&database) } else { &database };
     let bytes = fs::read(file).expect("it is read");
-    let end = bytes.iter().rposition(|byte| *byte != 0).expect("it holds something");
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("the file is not empty");
     let place = rng.usize(0..=end);
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let opened = OpenOptions::new().write(true).open(file).expect("it opens");
@@ -205,33 +209,33 @@ async fn damage_anywhere(places: usize) {
             Outcome::Refuses(_) => refuses += 1,
         }
     }
-    println!("{places} places: {serves} served with nothing missing, {refuses} refused");
+    println!("{places} places: {serves} served completely, {refuses} refused");
     assert!(refuses > 0, "some damage is found");
 }
 
 #[tokio::test]
-async fn damage_anywhere_in_the_database_is_never_silent() {
+async fn damage_at_random_positions_is_never_silent() {
     damage_anywhere(16).await;
 }
 
 #[tokio::test]
 #[ignore = "200 daemons on 200 damaged databases; `just torture`"]
-async fn damage_in_two_hundred_places_of_the_database_is_never_silent() {
+async fn damage_at_200_random_positions_is_never_silent() {
     damage_anywhere(200).await;
 }
 
-/// What a daemon is to do about a state.
+/// Expected result of a change to a state.
 enum Expected {
     Serves,
-    /// It refuses and says this, among others.
+    /// The daemon refuses with a line that contains this text.
     Refuses(&'static str),
 }
 use Expected::{Refuses, Serves};
 
-/// A way to tamper with a state. It gets an older copy of the same one, too.
+/// A change to a state. The second world has an older copy of the same state.
 type Tamper = fn(&World, &World);
 
-/// One way a line: its name, what is done, and what has to come of it.
+/// The cases: name, change and expected result.
 const TAMPERED: [(&str, Tamper, Expected); 17] = [
     ("nothing", |_, _| {}, Serves),
     ("no database", |now, _| remove(now, "store/db"), Refuses("damaged")),
@@ -254,7 +258,7 @@ const TAMPERED: [(&str, Tamper, Expected); 17] = [
             remove(now, "store");
             copy_dir(&before.state().join("store"), &now.state().join("store"));
         },
-        Refuses("is short of what was committed"),
+        Refuses("lacks committed data"),
     ),
     (
         "an older store and its mark",
@@ -286,7 +290,7 @@ fn append(world: &World, file: &str, content: &[u8]) {
     write(world, file, [&read(world, file), content].concat());
 }
 
-/// The path of sled's snapshot.
+/// Path of sled's snapshot.
 fn snapshot(world: &World) -> String {
     let names = fs::read_dir(world.state().join("store")).expect("it is read");
     let names = names.filter_map(|entry| entry.expect("an entry").file_name().into_string().ok());
@@ -294,7 +298,7 @@ fn snapshot(world: &World) -> String {
     format!("store/{}", snapshot.expect("there is one"))
 }
 
-/// A state, and a copy of it as it was before more was written.
+/// A state, and a copy of it from before the last writes.
 async fn whole_and_before() -> (Whole, World) {
     let before = Whole::make().await;
     let world = before.copy();
@@ -314,7 +318,7 @@ async fn whole_and_before() -> (Whole, World) {
 }
 
 #[tokio::test]
-async fn a_state_that_was_tampered_with_is_served_whole_or_refused() {
+async fn changed_state_is_served_completely_or_refused() {
     let (whole, before) = whole_and_before().await;
     for (what, tamper, expected) in TAMPERED {
         let world = whole.copy();
@@ -328,7 +332,7 @@ async fn a_state_that_was_tampered_with_is_served_whole_or_refused() {
 }
 
 #[tokio::test]
-async fn a_mark_with_a_flipped_byte_is_made_up_for_by_the_other() {
+async fn watermark_slot_with_a_flipped_byte_is_replaced_by_the_other_slot() {
     let (whole, _) = whole_and_before().await;
     let mark = read(&whole.world, "watermark");
     let used: Vec<_> = (0..mark.len()).filter(|place| mark[*place] != 0).collect();
@@ -343,7 +347,7 @@ async fn a_mark_with_a_flipped_byte_is_made_up_for_by_the_other() {
 }
 
 #[tokio::test]
-async fn a_mirror_with_a_torn_or_garbled_end_is_made_whole() {
+async fn mirror_with_a_torn_or_garbled_end_is_repaired() {
     let whole = Whole::make().await;
     let last_line = whole.log.lines().last().expect("the log is not empty").len() + 1;
     let ends: [(&str, Vec<u8>); 4] = [
@@ -362,11 +366,11 @@ async fn a_mirror_with_a_torn_or_garbled_end_is_made_whole() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused_and_left_alone() {
+async fn newer_schema_version_is_refused_and_not_changed() {
     let whole = Whole::make().await;
     let world = whole.copy();
     let mut mark = read(&world, "watermark");
-    // magic, schema, counts, mirrored number, checksum: wherever a slot stands
+    // a slot has a magic number, schema, counts, mirrored number and checksum
     let slots: Vec<_> = (0..mark.len()).filter(|at| mark[*at..].starts_with(b"oracledW")).collect();
     assert_eq!(slots.len(), 2);
     let known = u32::from_be_bytes(mark[slots[0] + 8..slots[0] + 12].try_into().expect("4 bytes"));
@@ -379,19 +383,21 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     let Outcome::Refuses(line) = outcome(&whole, &world, "a newer schema").await else {
         panic!("it is served");
     };
-    let fault = format!("schema version {}, and this oracled knows versions up to {known}", known + 1);
+    let fault = format!("schema version {}, and this oracled reads versions up to {known}", known + 1);
     assert!(line.contains(&fault), "{line}");
     assert_eq!(read(&world, "watermark"), mark);
     assert_eq!(read(&world, "oracle_log.jsonl"), whole.log.as_bytes());
 }
 
 #[tokio::test]
-async fn a_state_directory_that_cannot_be_written_is_named() {
+async fn error_names_a_state_directory_that_is_not_writable() {
     let whole = Whole::make().await;
     let world = World::default();
-    // a file where the directory should be
+    // a file instead of the directory
     fs::write(world.state(), "").expect("it is written");
-    let Outcome::Refuses(line) = outcome(&whole, &world, "a file").await else { panic!("it is served") };
+    let Outcome::Refuses(line) = outcome(&whole, &world, "a file").await else {
+        panic!("the state is served")
+    };
     assert!(line.contains(&world.state().display().to_string()), "{line}");
 
     let mut world = whole.copy();
@@ -403,7 +409,8 @@ async fn a_state_directory_that_cannot_be_written_is_named() {
     let state = world.state();
     set_modes(&state, 0o555);
     if fs::write(world.state().join("probe"), "").is_ok() {
-        // root writes anyway: the daemon must be somebody else, who can at least reach it
+        // root can write in spite of the modes, so the daemon runs as another user, who must be able to reach the
+        // directory
         remove(&world, "probe");
         world.wrapper =
             ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(String::from).into();
@@ -411,13 +418,13 @@ async fn a_state_directory_that_cannot_be_written_is_named() {
         let mut probe = std::process::Command::new("setpriv");
         probe.args(&world.wrapper[1..]).arg(oracled_tests::program("oracled")).arg("--version");
         if !probe.output().is_ok_and(|probed| probed.status.success()) {
-            println!("skipped: nobody else can run the daemon here");
+            println!("skipped: no other user can run the daemon on this machine");
             return;
         }
     }
     let refused = outcome(&whole, &world, "no rights").await;
-    // or the directory could not be removed
+    // otherwise the temporary directory could not be removed
     set_modes(&state, 0o755);
-    let Outcome::Refuses(line) = refused else { panic!("it is served") };
+    let Outcome::Refuses(line) = refused else { panic!("the state is served") };
     assert!(line.contains("Permission denied") && line.contains("state"), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Callers that hand a verdict in and are gone before the answer: a write that was begun is done.
+//! Clients that submit a verdict and disconnect before the answer: a write that has begun is completed.
 
 use oracled_tests::load::{Ledger, check_served, field};
 use oracled_tests::{World, eventually, get, submission};
@@ -10,10 +10,10 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
 const CALLERS: u64 = 600;
-/// So many call at once.
+/// Clients that are connected at the same time.
 const AT_ONCE: usize = 24;
 
-/// A submission as it stands on the wire.
+/// The bytes of a submission on the wire.
 fn request(session: &str, summary_bytes: usize) -> Vec<u8> {
     let verdict = json!({"verdict": "GREEN", "summary": "s".repeat(summary_bytes)}).to_string();
     let body = submission(&verdict).to_string();
@@ -25,7 +25,7 @@ fn request(session: &str, summary_bytes: usize) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// Hands a verdict in and goes away after a moment, in the middle of whatever the daemon is doing about it then.
+/// Submits a verdict and disconnects after `stays`, while the daemon may be at any step.
 async fn call_and_go(socket: PathBuf, request: Vec<u8>, stays: Duration) {
     let mut stream = UnixStream::connect(socket).await.expect("the socket is served");
     stream.write_all(&request).await.expect("it is sent");
@@ -33,13 +33,13 @@ async fn call_and_go(socket: PathBuf, request: Vec<u8>, stays: Duration) {
 }
 
 #[tokio::test]
-async fn a_disconnect_loses_no_write_that_was_begun() {
+async fn disconnect_loses_no_write_that_has_begun() {
     let mut rng = fastrand::Rng::new();
     let world = World::default();
     let daemon = world.serve().await;
     let mut callers = JoinSet::new();
     for n in 0..CALLERS {
-        // most in one piece, some longer than a socket takes at once, and some never whole
+        // most fit in one piece, some are longer than a socket buffer, and some are incomplete
         let mut request = request(&format!("cs_{n}"), if n % 20 == 0 { 400_000 } else { 40 });
         request.truncate(request.len() - usize::from(n % 10 == 9));
         if callers.len() >= AT_ONCE {
@@ -52,7 +52,7 @@ async fn a_disconnect_loses_no_write_that_was_begun() {
     }
     let mut control = daemon.control().await;
     let mut status = Value::Null;
-    eventually("the daemon is done", async || {
+    eventually("no request is in flight", async || {
         status = get(&mut control, "/v1/status").await.json().expect("status is JSON");
         field(&status, "in_flight") == 0 && field(&status, "connections") == 0
     })
@@ -60,11 +60,11 @@ async fn a_disconnect_loses_no_write_that_was_begun() {
 
     let chronicle = check_served(&mut control, &world.state()).await;
     let begun: Vec<_> = chronicle.judged.iter().map(|(session, _)| session).collect();
-    println!("{CALLERS} callers gone without an answer, {} verdicts begun", begun.len());
-    assert!(begun.len() as u64 > CALLERS / 10, "some were begun");
-    assert_eq!(begun, chronicle.cached.keys().collect::<Vec<_>>(), "what was judged was delivered");
-    assert!(!begun.iter().any(|session| session.ends_with('9')), "what was not whole was not looked at");
-    // each was looked for and judged and admitted, though nobody waited for it any more
+    println!("{CALLERS} callers disconnected without an answer, {} verdicts started", begun.len());
+    assert!(begun.len() as u64 > CALLERS / 10, "some submissions were started");
+    assert_eq!(begun, chronicle.cached.keys().collect::<Vec<_>>(), "each judged verdict was delivered");
+    assert!(!begun.iter().any(|session| session.ends_with('9')), "incomplete requests were not judged");
+    // each verdict was looked up, judged and admitted, although no client waited for the answer
     let reports: Vec<Value> = get(&mut control, "/v1/actors").await.json().expect("the reports are JSON");
     let handled = |actor: &str| {
         let report = reports.iter().find(|report| field(report, "name") == actor).expect("it reports");

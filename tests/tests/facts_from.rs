@@ -1,5 +1,5 @@
-//! `facts_from`: text about population and nutrition is checked against registered sources, and what supports a claim leads
-//! back to the source's own bytes.
+//! `facts_from`: text about population and nutrition is checked against registered sources. Each supported claim
+//! leads back to the bytes of its source.
 
 use oracled_api::base::client::Client;
 use oracled_domain::Sha256Hex;
@@ -15,20 +15,20 @@ use std::fs;
 use std::path::PathBuf;
 
 const SOURCE: &str = "world-bank-population";
-/// By whole words, so that a number is not supported by a longer one.
+/// This rule compares whole words, so that a number is not supported by a longer one.
 const RULES: [&str; 1] = ["RULE-PREC-005"];
-/// What the source said of Moldova and of Aruba, in its last release.
+/// Values of Moldova and Aruba in the last release of the source.
 const TRUE_TEXT: &str = "The population of Moldova without Transnistria in 2015 was 2,835,978. \
                          The population of Aruba in 2015 was 107906.";
-/// What it said before.
+/// The value of Moldova in an earlier release.
 const FALSE_TEXT: &str = "The population of Moldova without Transnistria in 2015 was 3,554,108.";
 
 fn data(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/data").join(name);
-    fs::read(path).expect("it is there")
+    fs::read(path).expect("it exists")
 }
 
-/// Registers a source of the gallery, and ingests a release of it.
+/// Registers an example source and ingests one of its releases.
 async fn with_source(control: &mut Client, source: &str, version: &str, file: &str) {
     register(control, source).await;
     release(control, source, version, file).await;
@@ -44,7 +44,7 @@ async fn with_population(daemon: &Daemon<'_>) {
     with_source(&mut daemon.control().await, SOURCE, "2026-03-06", "2026-03-06.csv").await;
 }
 
-/// What the source says of 2015.
+/// Query for all areas in 2015.
 fn of_2015() -> Value {
     json!({"query": {"oracle_id": SOURCE, "request": {
         "axes_requested": ["area_name", "population"],
@@ -65,12 +65,12 @@ fn list<'v>(of: &'v Value, place: &str) -> &'v [Value] {
     of.pointer(place).and_then(Value::as_array).expect("there is a list")
 }
 
-/// The origins of all facts, each with its facts.
+/// Origins of all facts, each with its facts.
 fn origins(evaluation: &Value) -> impl Iterator<Item = &Value> {
     list(evaluation, "/facts_from").iter().flat_map(|source| list(source, "/origins"))
 }
 
-/// Says that what the source has said is too old.
+/// Sets a freshness policy by which the source is stale.
 async fn too_old(control: &mut Client) {
     let policy = json!({"oracle_id": SOURCE, "axis_freshness": {}, "default_max_age_seconds": 60,
         "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
@@ -110,7 +110,7 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
     let failed = evaluated(routes, &asking(FALSE_TEXT)).await;
     assert_eq!(failed["verdict"], "FAIL", "{failed}");
     assert_eq!(failed["rules"][0]["violations"][0]["text"], FALSE_TEXT);
-    // the same number for another territory is not the same thing
+    // the same number for another territory is not supported
     let unnamed = asking("The population of Moldova in 2015 was 2,835,978.");
     assert_eq!(evaluated(routes, &unnamed).await["verdict"], "FAIL");
     let rounded = asking("The population of Moldova without Transnistria in 2015 was 2.8 million.");
@@ -127,7 +127,7 @@ async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
 }
 
 #[tokio::test]
-async fn all_digests_of_an_evaluation_can_be_checked_from_what_it_says() {
+async fn evaluation_contains_all_inputs_of_its_digests() {
     let world = World::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
@@ -161,12 +161,12 @@ async fn all_digests_of_an_evaluation_can_be_checked_from_what_it_says() {
     assert_eq!(evaluation["input_sha256"], digest(&input));
     let sha256 = evaluation.as_object_mut().unwrap().remove("sha256").unwrap();
     assert_eq!(sha256, digest(&evaluation));
-    // and the same again has the same bytes
+    // the same request returns the same bytes
     assert_eq!(post(routes, "/v1/rules/evaluate", &body).await.body, answer.body);
 }
 
 #[tokio::test]
-async fn the_log_names_a_hundred_origins_and_counts_the_rest() {
+async fn log_entry_names_at_most_100_origins_and_counts_the_rest() {
     let world = World::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
@@ -181,7 +181,7 @@ async fn the_log_names_a_hundred_origins_and_counts_the_rest() {
 }
 
 #[tokio::test]
-async fn a_text_about_food_is_checked_by_quantities() {
+async fn food_text_is_checked_by_quantities_in_any_unit() {
     let world = World::default();
     let daemon = world.serve().await;
     with_source(&mut daemon.control().await, "usda-sr", "2018-04-01", "newer-and-three-faults.ndjson").await;
@@ -205,7 +205,7 @@ async fn a_text_about_food_is_checked_by_quantities() {
 }
 
 #[tokio::test]
-async fn nothing_is_evaluated_against_fewer_facts_than_were_asked_for() {
+async fn evaluation_is_refused_if_any_requested_fact_is_unavailable() {
     let world = World::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
@@ -229,7 +229,7 @@ async fn nothing_is_evaluated_against_fewer_facts_than_were_asked_for() {
             "invalid_request",
             "facts_from[0]: the query finds more than one page of 2",
         ),
-        (with("cursor", json!("x")), 400, "invalid_request", "facts_from[0]: `cursor` is not taken"),
+        (with("cursor", json!("x")), 400, "invalid_request", "facts_from[0]: `cursor` is not allowed"),
         (
             with("axes_requested", json!(["population"])),
             400,
@@ -240,7 +240,7 @@ async fn nothing_is_evaluated_against_fewer_facts_than_were_asked_for() {
             with("axes_requested", json!(["people", "area_name", "population"])),
             400,
             "invalid_query",
-            "facts_from[0]: `people` is no axis",
+            "facts_from[0]: `people` is not an axis",
         ),
         (unknown, 404, "source_unknown", "facts_from[1]: no source nobody"),
         (verified, 404, "workflow_unknown", "facts_from[0]: no workflow people is registered"),
@@ -261,7 +261,7 @@ async fn nothing_is_evaluated_against_fewer_facts_than_were_asked_for() {
 }
 
 #[tokio::test]
-async fn nothing_is_checked_nor_delivered_by_what_is_not_verified() {
+async fn blocked_verification_stops_evaluation_and_delivery() {
     let world = World::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
@@ -287,7 +287,7 @@ async fn nothing_is_checked_nor_delivered_by_what_is_not_verified() {
 }
 
 #[tokio::test]
-async fn untellable_record_is_reported_and_not_left_out_of_the_facts() {
+async fn record_without_a_matching_template_is_reported_as_unavailable() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -315,11 +315,11 @@ async fn untellable_record_is_reported_and_not_left_out_of_the_facts() {
         let told = problem(&answer, 409, "facts_unavailable");
         let detail = told["detail"].as_str().unwrap();
         assert!(
-            detail.starts_with(&format!("facts_from[1]: no fact tells `population` of {of}")),
+            detail.starts_with(&format!("facts_from[1]: no fact contains `population` of {of}")),
             "{detail}"
         );
-        let definition = "which is by the definition `without Transnistria`: the templates of population@1 that \
-                          tell it (population, population-grouped, population-millions) do not tell that";
+        let definition = "the templates of population@1 for it (population, population-grouped, population-millions) do \
+                          not include its definition `without Transnistria`";
         assert!(detail.contains(definition) && detail.contains("`{population:definition}`"), "{detail}");
     }
     assert!(log(control, "event=rules_evaluated").await.is_empty());
@@ -330,7 +330,7 @@ async fn untellable_record_is_reported_and_not_left_out_of_the_facts() {
 }
 
 #[tokio::test]
-async fn of_lines_each_has_its_own_sources_and_its_own_problem() {
+async fn batch_line_has_its_own_sources_and_its_own_problem() {
     let world = World::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
@@ -371,13 +371,13 @@ async fn supported_verdict_is_delivered_and_stays_when_sources_change() {
     let delivered = post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await;
     assert_eq!(delivered.status, 201, "{}", document(&delivered));
     too_old(control).await;
-    // a repeated hand-in gets what was delivered, though the source does not answer any more
+    // a repeated submission gets the delivered verdict although the source no longer answers
     let again = post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await;
     assert_eq!((again.status.as_u16(), at(&again, "/replayed")), (200, json!(true)));
     let mut other = submitted(TRUE_TEXT);
     other["query"] = json!("Else?");
     problem(&post(routes, "/v1/verdicts/cs_1", &other).await, 409, "session_mismatch");
-    // and another session gets nothing
+    // another session gets none
     problem(&post(routes, "/v1/verdicts/cs_2", &submitted(TRUE_TEXT)).await, 503, "source_stale");
     lose(control, "cs_1").await;
     problem(&post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await, 503, "source_stale");
@@ -414,10 +414,10 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     let routes = &mut daemon.routes().await;
     for session in ["kept", "changed"] {
         let made = post(routes, &format!("/v1/verdicts/{session}"), &ordered).await;
-        assert_eq!(made.status, 201, "it was so then: {}", document(&made));
+        assert_eq!(made.status, 201, "the first release supports it: {}", document(&made));
         lose(control, session).await;
     }
-    // the source says something else by now
+    // the source has another value by now
     release(control, SOURCE, "2026-03-06", "2026-03-06.csv").await;
     problem(&post(routes, "/v1/verdicts/new", &ordered).await, 422, "rules_rejected");
     assert!(daemon.stop().success());
@@ -435,7 +435,7 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
 }
 
 #[tokio::test]
-async fn command_line_shows_fact_source_and_record_of_each_claim() {
+async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     let world = World::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
@@ -456,8 +456,7 @@ async fn command_line_shows_fact_source_and_record_of_each_claim() {
     let routes = &mut daemon.routes().await;
     let evaluation = evaluated(routes, &asking(TRUE_TEXT)).await;
     let of_moldova = |origin: &&Value| origin.to_string().contains("Moldova");
-    let record_id =
-        origins(&evaluation).find(of_moldova).expect("it is there")["record"]["record_id"].clone();
+    let record_id = origins(&evaluation).find(of_moldova).expect("it exists")["record"]["record_id"].clone();
     let wanted = format!(
         "claim   The population of Moldova without Transnistria in 2015 was 2,835,978.\n\
          fact    The population of Moldova without Transnistria in 2015 was 2,835,978\n\
@@ -466,18 +465,18 @@ async fn command_line_shows_fact_source_and_record_of_each_claim() {
         record_id.as_str().expect("it has an id")
     );
     assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&wanted), "{shown}");
-    assert!(shown.ends_with("\nfacts_from[0]: 21 facts of source world-bank-population\n"), "{shown}");
+    assert!(shown.ends_with("\nfacts_from[0]: 21 facts from source world-bank-population\n"), "{shown}");
     let (status, shown) = check("false.txt", FALSE_TEXT, &[]);
     assert!(status == Some(1) && shown.contains("no fact supports this claim"), "{shown}");
     let more = file("facts.txt", FALSE_TEXT);
     let (status, shown) = check("both.txt", FALSE_TEXT, &["--facts", &more]);
-    assert!(status == Some(0) && !shown.contains("record  "), "a given fact is no source's: {shown}");
+    assert!(status == Some(0) && !shown.contains("record  "), "a fact of the request has no record: {shown}");
     let (_, json) = check("json.txt", TRUE_TEXT, &["--json"]);
     assert_eq!(json.trim_end(), evaluation.to_string());
     let refusal = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stderr).into_owned();
     let text = file("text.txt", TRUE_TEXT);
     let told = refusal(&["rules", "check", &text, "--facts-from", &text]);
-    assert!(told.contains("text.txt") && told.contains("it is no JSON"), "{told}");
+    assert!(told.contains("text.txt") && told.contains("invalid JSON"), "{told}");
     assert!(refusal(&["rules", "check", &text]).contains("--facts <FILE>"));
 
     let shown =

@@ -1,5 +1,6 @@
-//! Each file of the state directory swapped, foreign, older, cut, grown or deleted, one at a time: no wrong answer and no
-//! silent loss. The daemon serves what is right, or refuses with an instruction.
+//! Each file of the state directory is swapped, foreign, older, truncated, extended or deleted, one at a time. The
+//! daemon returns correct answers or refuses with an instruction; it never returns a wrong answer or loses data
+//! silently.
 
 use oracled_api::base::client::Client;
 use oracled_tests::ground::{approve, begun, ended, ingest, register_all, things};
@@ -12,11 +13,11 @@ use std::time::{Duration, Instant};
 const SESSIONS: usize = 12;
 const SOURCES: [&str; 2] = ["alpha", "beta"];
 
-/// What a daemon is asked, and what it answers.
+/// Answers of a daemon to all requests of the test.
 #[derive(Debug, PartialEq)]
 struct Answers {
     verdicts: Vec<(u16, Value)>,
-    /// Per source and version: the status, and the records or the code of the problem.
+    /// For each source and version: the status, and the records or the code of the problem.
     facts: Vec<(u16, Value)>,
     log: Vec<Value>,
 }
@@ -27,7 +28,7 @@ async fn run(control: &mut Client, source: &str, version: &str, payload: String)
     assert_eq!(run.get("state"), Some(&json!("completed")), "{run}");
 }
 
-/// A state that holds every kind of file. The second one is a copy of it before its last releases and verdicts.
+/// A state that has every kind of file, and a copy of it from before its last releases and verdicts.
 async fn state(seed: usize) -> (World, World) {
     let (world, older) = (World::default(), World::default());
     let daemon = world.serve().await;
@@ -76,7 +77,7 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// The files below `dir`, by their paths from there.
+/// Paths of the files below `dir`, relative to `dir`.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
@@ -93,7 +94,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What kind of file one is: those of one kind have names that begin and end alike.
+/// Kind of a file, by the beginning and the end of its name.
 fn kind(file: &Path) -> String {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let short = if name.starts_with("snap.") { "snap" } else { name.rsplit('.').next().unwrap_or(name) };
@@ -124,7 +125,7 @@ async fn ask(world: &World, log_before: u64) -> Result<Answers, String> {
     Ok(answers)
 }
 
-/// Serves `world` and compares what it answers with what is right. A refusal must have an instruction.
+/// Serves `world` and compares its answers with `right`. A refusal must have an instruction.
 async fn check(world: &World, right: &Answers, what: &str) -> &'static str {
     let mut daemon = world.spawn();
     let began = Instant::now();
@@ -155,7 +156,11 @@ async fn check(world: &World, right: &Answers, what: &str) -> &'static str {
         return if damaged { "reports the damaged file" } else { "serves everything" };
     };
     while daemon.ended().is_none() {
-        assert!(began.elapsed() < PATIENCE, "{what}: it serves on, and {wrong}: {}", world.service_log());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{what}: the daemon continues to serve, although {wrong}: {}",
+            world.service_log()
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let log = world.service_log();
@@ -166,7 +171,7 @@ async fn check(world: &World, right: &Answers, what: &str) -> &'static str {
     "refuses"
 }
 
-/// Whether the check of a source reports a fault.
+/// Whether the check of any source reports a fault.
 async fn is_reported(world: &World) -> bool {
     for source in SOURCES {
         let verified = world.ctl_meanwhile(&["source", "verify", source, "--json"]).await;
@@ -178,7 +183,7 @@ async fn is_reported(world: &World) -> bool {
     false
 }
 
-/// The first answer that is neither right nor an error that says which file is damaged.
+/// The first answer that is neither right nor an error that names the damaged file.
 fn first_wrong(answers: &Answers, right: &Answers) -> Option<String> {
     let is_damage = |(status, code): &(u16, Value)| *status == 500 && code == "source_damaged";
     let facts =
@@ -189,7 +194,7 @@ fn first_wrong(answers: &Answers, right: &Answers) -> Option<String> {
 }
 
 #[tokio::test]
-async fn any_file_swapped_cut_grown_or_deleted_gives_no_wrong_answer() {
+async fn changed_or_deleted_file_gives_no_wrong_answer() {
     let (world, older) = state(1).await;
     let (foreign, _) = state(2).await;
     let log = lines(&fs::read(world.state().join("oracle_log.jsonl")).expect("it is read"));

@@ -1,5 +1,5 @@
-//! Verdicts on their way: shared by everyone who asks for them, bounded in number and in memory, not lost with whoever
-//! asked, and stopped by a circuit that is open.
+//! Verdicts in flight: concurrent requests share one, their number and memory are limited, a disconnect loses none,
+//! and an open circuit stops them.
 
 use oracled_api::base::client::Answer;
 use oracled_domain::{Label, Tier};
@@ -30,13 +30,13 @@ async fn register_all(daemon: &Daemon<'_>, count: usize) {
 }
 
 #[tokio::test]
-async fn thousand_reads_of_one_missing_session_are_one_request() {
+async fn concurrent_reads_of_a_lost_verdict_share_one_model_call() {
     let count = connections(1000);
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
     registered(&mut daemon.routes().await, "cs_1", Some(Label::Amber)).await;
-    // until all of them have asked
+    // the delay is long enough for all readers to send their request
     model.otherwise(Reply::saying(GOOD).after(Duration::from_secs(2)));
     let mut readers = JoinSet::new();
     for _ in 0..count {
@@ -50,7 +50,7 @@ async fn thousand_reads_of_one_missing_session_are_one_request() {
         assert_eq!((answer.status.as_u16(), &answer.body), (200, &answers[0].body));
     }
     let missed = answers.iter().filter(|answer| came_from(answer) == Some("MISS")).count();
-    assert!(missed > count / 2, "they asked before it was there: {missed}");
+    assert!(missed > count / 2, "most requests preceded the verdict: {missed}");
     let told = told_of(&mut daemon.control().await, "cs_1").await;
     let expected = [
         "session_registered",
@@ -64,7 +64,7 @@ async fn thousand_reads_of_one_missing_session_are_one_request() {
 }
 
 #[tokio::test]
-async fn concurrent_orders_of_a_first_verdict_share_one() {
+async fn concurrent_requests_for_a_first_verdict_share_one_model_call() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -73,7 +73,7 @@ async fn concurrent_orders_of_a_first_verdict_share_one() {
     for n in 0..64 {
         let mut routes = daemon.routes().await;
         callers.spawn(async move {
-            // some only read, and find it on its way
+            // some clients only read, and share the verdict in flight
             if n % 8 == 7 { read(&mut routes, "cs_1").await } else { ordered(&mut routes, "cs_1").await }
         });
     }
@@ -88,7 +88,7 @@ async fn concurrent_orders_of_a_first_verdict_share_one() {
 }
 
 #[tokio::test]
-async fn ten_thousand_missing_sessions_cost_bounded_calls_and_memory() {
+async fn reads_of_ten_thousand_lost_verdicts_use_bounded_calls_and_memory() {
     const AT_ONCE: usize = 16;
     let model = ModelServer::start().await;
     let world = model.asked_by(&format!("calls_at_once = {AT_ONCE}"));
@@ -117,14 +117,14 @@ async fn ten_thousand_missing_sessions_cost_bounded_calls_and_memory() {
     assert!(made.len() >= AT_ONCE && !turned_away.is_empty());
     assert_eq!(model.asked(), made.len());
     assert!((2..=AT_ONCE).contains(&model.most_in_flight()), "{}", model.most_in_flight());
-    // a connection has its buffers, and its request waits for one decision; the database has its page cache
+    // a connection has buffers, and its request waits for a decision; the database has a page cache
     let allowed = before + missing as u64 * 32 * KIB + 32 * MIB;
     assert!(most < allowed, "{most} bytes for {missing} sessions, {before} before");
 
-    // it serves as before, and whoever was turned away and comes back gets theirs
+    // the daemon serves as before, and a repeated request of a refused client succeeds
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let attempts = log(control, "event=regen_attempted&limit=10000").await;
-    assert_eq!(attempts.len(), made.len(), "who was turned away has not used up an attempt");
+    assert_eq!(attempts.len(), made.len(), "a refused request does not count as an attempt");
     let busy = "oracled_verdicts_made_total{path=\"regen\",outcome=\"model_busy\"}";
     assert_eq!(sample(routes, busy).await, turned_away.len() as f64);
     for (n, answer) in made.iter().take(20) {
@@ -137,7 +137,7 @@ async fn ten_thousand_missing_sessions_cost_bounded_calls_and_memory() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_while_the_model_works_loses_nothing() {
+async fn verdict_in_flight_is_stored_after_its_client_disconnects() {
     let model = ModelServer::start().await;
     model.otherwise(Reply::saying(GOOD).after(Duration::from_millis(300)));
     let world = model.asked_by("");
@@ -156,13 +156,13 @@ async fn a_client_that_goes_away_while_the_model_works_loses_nothing() {
         wire.send(request).await.expect("it listens");
         eventually("the model is asked", async || model.asked() == n + 1).await;
         drop(wire);
-        eventually("it is there", async || cached(routes, session).await.status == 200).await;
+        eventually("the verdict is cached", async || cached(routes, session).await.status == 200).await;
         assert_eq!(came_from(&read(routes, session).await), Some("HIT"));
     }
     assert_eq!(model.asked(), 2);
 }
 
-/// A request whose flight is in the air when the daemon is told to stop, and of which session it is.
+/// Requests that are in flight when the daemon is stopped, each with its session.
 fn requests() -> [(&'static str, Vec<u8>); 2] {
     let order = order(Tier::Quick).to_string();
     [
@@ -171,7 +171,7 @@ fn requests() -> [(&'static str, Vec<u8>); 2] {
     ]
 }
 
-/// Stops a daemon while `request` is in the air; hands back the answer, if there is one, and how long the stop took.
+/// Stops a daemon while `request` is in flight. Returns the answer, if there is one, and the duration of the stop.
 async fn stopped_in_flight(
     world: &World,
     model: &ModelServer,
@@ -190,7 +190,7 @@ async fn stopped_in_flight(
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_stopped_lets_what_is_in_the_air_land() {
+async fn stopped_daemon_completes_verdicts_in_flight() {
     for (session, request) in requests() {
         let model = ModelServer::start().await;
         model.otherwise(Reply::saying(GOOD).after(Duration::from_millis(700)));
@@ -205,13 +205,13 @@ async fn a_daemon_that_is_stopped_lets_what_is_in_the_air_land() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_stopped_does_not_wait_for_a_model_that_says_nothing() {
+async fn stopped_daemon_does_not_wait_for_a_silent_model() {
     for (session, request) in requests() {
         let model = ModelServer::start().await;
         model.otherwise(Reply::silence());
         let world = model.asked_by("[limits]\nshutdown_s = 1");
         let (answer, took) = stopped_in_flight(&world, &model, request).await;
-        assert!(answer.is_none(), "nobody was promised anything: {answer:?}");
+        assert!(answer.is_none(), "no answer is sent: {answer:?}");
         assert!((Duration::from_secs(1)..Duration::from_secs(8)).contains(&took), "{took:?}");
         let daemon = world.serve().await;
         let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -219,7 +219,7 @@ async fn a_daemon_that_is_stopped_does_not_wait_for_a_model_that_says_nothing() 
             assert_eq!(told_of(control, "read").await, ["session_registered", "regen_attempted"]);
             problem(&read(routes, "read").await, 429, "regen_rate_limited");
         } else {
-            // a first verdict that was not delivered may be ordered again
+            // a first verdict that was not delivered may be requested again
             model.otherwise(Reply::saying(GOOD));
             assert_eq!(ordered(routes, "ordered").await.status, 201);
         }

@@ -1,4 +1,4 @@
-//! A disk that is full, and then is not: nothing is delivered meanwhile, nothing is lost, and nobody has to help.
+//! A disk is full for a while: nothing is delivered meanwhile, nothing is lost, and the daemon recovers by itself.
 
 use hyper::Method;
 use oracled_api::base::client::{Answer, Client};
@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// So little memory that most verdicts have to come from the store, and most of the store from the disk.
+/// Little memory, so that most verdicts are read from the store, and most of the store from the disk.
 const LITTLE_MEMORY: &str = "[storage]\nmin_free_bytes = 0\nhot_bytes = 65536\ncache_bytes = 1048576\n";
-/// A full disk may still have what the daemon has set aside, for about so many verdicts of half a megabyte.
+/// Upper bound on verdicts that a full disk still accepts, because the daemon has reserved space.
 const LAST_ONES: usize = 2000;
 
 async fn load_for(world: &World, name: &str, time: Duration, ledger: &mut Ledger) -> usize {
@@ -23,14 +23,14 @@ async fn load_for(world: &World, name: &str, time: Duration, ledger: &mut Ledger
     let calls = tokio::spawn(load.run(stopped));
     tokio::time::sleep(time).await;
     stop.send_replace(true);
-    let (told, lost) = calls.await.expect("every answer is as it must be");
+    let (told, lost) = calls.await.expect("every answer is valid");
     assert_eq!(lost, 0, "every request is answered");
     let failures = told.failures;
     ledger.add(told);
     failures
 }
 
-/// A verdict of half a megabyte.
+/// A submission of half a megabyte.
 fn large() -> Value {
     submission(&json!({"verdict": "GREEN", "summary": "large ".repeat(80_000)}).to_string())
 }
@@ -44,7 +44,7 @@ fn assert_unavailable(answer: &Answer) {
     assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
 }
 
-/// The entries that went to the service log, and what each was of.
+/// The entries in the service log that could not be written to the journal.
 fn fallback_lines(world: &World) -> Vec<Value> {
     let log = world.service_log();
     let marked = log.lines().filter(|line| line.contains("log_fallback"));
@@ -55,8 +55,8 @@ fn names(object: &Value) -> BTreeSet<&str> {
     object.as_object().into_iter().flat_map(|members| members.keys()).map(String::as_str).collect()
 }
 
-/// Hands verdicts in until the disk is full, large ones first and then ordinary ones, for which there is room
-/// longer; hands back the last session that was turned away.
+/// Submits verdicts until the disk is full: first large ones, then ordinary ones, which fit for longer. Returns the
+/// last session that was refused.
 async fn submit_until_full(routes: &mut Client, name: &str, ledger: &mut Ledger) -> String {
     let mut turned_away = None;
     for (size, verdict) in [("large", large()), ("ordinary", ordinary())] {
@@ -72,10 +72,10 @@ async fn submit_until_full(routes: &mut Client, name: &str, ledger: &mut Ledger)
             ledger.sessions.insert(session, Told::Cached(answer.body));
         }
     }
-    turned_away.expect("the disk is full some time")
+    turned_away.expect("the disk becomes full")
 }
 
-/// What holds while the disk is full.
+/// Checks a daemon on a full disk.
 async fn check_full(world: &World, daemon: &Daemon<'_>, ledger: &Ledger, turned_away: &str) {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let small = post(routes, "/v1/verdicts/small", &submission(GOOD)).await;
@@ -127,7 +127,8 @@ async fn check_full(world: &World, daemon: &Daemon<'_>, ledger: &Ledger, turned_
     }
 }
 
-/// Hands back what was told, with the disk full and the daemon stopped.
+/// Runs a daemon on a disk that becomes full, empty and full again. Returns the recorded answers; the daemon is
+/// stopped.
 async fn a_full_disk(world: &World, disk: &impl Disk) -> Ledger {
     let daemon = world.serve().await;
     let mut ledger = Ledger::default();
@@ -135,14 +136,14 @@ async fn a_full_disk(world: &World, disk: &impl Disk) -> Ledger {
     disk.fill(&daemon);
     let turned_away = submit_until_full(&mut daemon.routes().await, "last", &mut ledger).await;
     check_full(world, &daemon, &ledger, &turned_away).await;
-    // across several tries to write again
+    // long enough for several attempts to write again
     let failures = load_for(world, "full", Duration::from_millis(2500), &mut ledger).await;
-    assert!(failures > 0, "it was full");
+    assert!(failures > 0, "the disk was full");
     check_full(world, &daemon, &ledger, &turned_away).await;
 
     disk.empty(&daemon);
     let routes = &mut daemon.routes().await;
-    eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+    eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
     let lines = fallback_lines(world).len();
     let log = read_log(&mut daemon.control().await).await;
     let last = log.lines().last().expect("the log is not empty");
@@ -157,7 +158,7 @@ async fn a_full_disk(world: &World, disk: &impl Disk) -> Ledger {
     assert_eq!(load_for(world, "after", Duration::from_millis(300), &mut ledger).await, 0);
     check_served(&mut daemon.control().await, &disk.state()).await;
     assert!(daemon.stop().success());
-    assert_eq!(fallback_lines(world).len(), lines, "nothing more fell back");
+    assert_eq!(fallback_lines(world).len(), lines, "no further entry went to the service log");
 
     println!("{failures} answers of 503, {lines} entries in the service log");
     ledger.check_store(&disk.state());
@@ -166,30 +167,34 @@ async fn a_full_disk(world: &World, disk: &impl Disk) -> Ledger {
     let sessions: Vec<_> = ledger.sessions.keys().collect();
     ledger.check_answers(&mut daemon.routes().await, &chronicle, &sessions).await;
 
-    // a daemon that is stopped meanwhile ends as it should
+    // a daemon that is stopped on a full disk ends normally
     disk.fill(&daemon);
     submit_until_full(&mut daemon.routes().await, "stop", &mut ledger).await;
     assert!(daemon.stop().success(), "{}", world.service_log());
     ledger
 }
 
-/// Starts a daemon that finds no room and says so, last of all and in one line.
+/// Starts a daemon that finds no space and ends with one line that states so.
 fn refused_for_space(world: &World) {
     let vain = world.serve_in_vain();
     let said = String::from_utf8_lossy(&vain.stderr).into_owned();
     assert_eq!(vain.status.code(), Some(1), "{said}");
-    let line = said.lines().last().and_then(|line| line.strip_prefix("oracled: ")).expect("it says why");
+    let line = said
+        .lines()
+        .last()
+        .and_then(|line| line.strip_prefix("oracled: "))
+        .expect("the last line is an error");
     assert_eq!(line.matches("No space left on device").count(), 1, "{said}");
     assert!(!said.contains("panicked"), "{said}");
 }
 
 #[tokio::test]
-async fn first_start_on_full_disk_is_refused_or_serves_once_there_is_room() {
-    // the start gets further with each
+async fn first_start_on_full_disk_fails_or_serves_after_space_is_freed() {
+    // the start gets further with more space
     for left in [0, 4096, 8192, 12288, 100_000] {
         let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
         let Some(disk) = Tmpfs::mount(&world) else {
-            println!("skipped: no tmpfs can be mounted here");
+            println!("skipped: this machine cannot mount a tmpfs");
             return;
         };
         world.wrapper = disk.wrapper();
@@ -215,19 +220,19 @@ async fn first_start_on_full_disk_is_refused_or_serves_once_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_disk_on_which_nothing_grows_stops_writes_and_nothing_else() {
+async fn disk_with_a_file_size_limit_stops_only_writes() {
     let mut world = World::with_config(LITTLE_MEMORY);
     if !disk::can_be_filled(&mut world) {
         println!("skipped: prlimit not found");
         return;
     }
-    // the bound has gone with the daemon
+    // the limit has ended with the daemon's process
     a_full_disk(&world, &Bounded(world.state())).await.check_store(&world.state());
 }
 
-/// Starts on a full disk, after a stop and after a kill, and serves everything that is there.
+/// Starts on a full disk, after a stop and after a kill, and checks that the stored data is served.
 async fn starts_on_a_full_disk(world: &World, disk: &Tmpfs, ledger: &Ledger) {
-    // the ballast took what the last daemon had left
+    // the ballast has taken the space that the last daemon left
     disk.remove_ballast();
     let daemon = world.serve().await;
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/last-words", &ordinary()).await.status, 201);
@@ -237,7 +242,7 @@ async fn starts_on_a_full_disk(world: &World, disk: &Tmpfs, ledger: &Ledger) {
         let daemon = world.serve().await;
         let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
         assert_eq!(get(routes, "/v1/verdicts/last-words").await.status, 200);
-        // the reserve was freed, and may have room for more
+        // the reserve was released, so there may be space for more
         let path = format!("/v1/verdicts/start-{start}");
         let taken = post(routes, &path, &submission(GOOD)).await.status;
         let read = get(routes, &path).await.status;
@@ -247,13 +252,13 @@ async fn starts_on_a_full_disk(world: &World, disk: &Tmpfs, ledger: &Ledger) {
         ledger.check_answers(routes, &Chronicle::read(log.lines()), &sessions).await;
         assert_eq!(get(routes, "/metrics").await.status, 200);
         disk.remove_ballast();
-        eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+        eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
         assert!(daemon.stop().success());
     }
 }
 
 #[tokio::test]
-async fn payload_of_a_run_that_could_not_begin_is_removed() {
+async fn payload_of_a_run_that_could_not_start_is_removed() {
     let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
     if !disk::can_be_filled(&mut world) {
         println!("skipped: prlimit not found");
@@ -269,7 +274,7 @@ async fn payload_of_a_run_that_could_not_begin_is_removed() {
     let record = "{\"number\": 1}\n";
     assert_unavailable(&ground::ingest(control, "things", "1", "2020-01-01", record).await);
     disk.empty(&daemon);
-    eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+    eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
     let archived =
         || std::fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count();
     eventually("the payload is removed", async || archived() == 0).await;
@@ -315,10 +320,10 @@ async fn low_disk_space_refuses_new_work_and_serves_reads() {
 }
 
 #[tokio::test]
-async fn a_full_tmpfs_stops_writes_and_nothing_else() {
+async fn full_tmpfs_stops_only_writes() {
     let mut world = World::with_config(LITTLE_MEMORY);
     let Some(disk) = Tmpfs::mount(&world) else {
-        println!("skipped: no tmpfs can be mounted here");
+        println!("skipped: this machine cannot mount a tmpfs");
         return;
     };
     world.wrapper = disk.wrapper();

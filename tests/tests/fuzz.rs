@@ -1,4 +1,4 @@
-//! Bodies that nobody thought of, for every POST route of one daemon.
+//! Random bodies for every POST route of one daemon.
 
 use hyper::Method;
 use oracled_api::base::client::{Answer, Client};
@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::{Value, json};
 use std::cell::Cell;
 
-/// A few hundred bodies for all routes together; more are asked for by the variable `PROPTEST_CASES`.
+/// Number of bodies for all routes together, unless the variable `PROPTEST_CASES` sets another.
 const CASES: u32 = 400;
 
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// The routes that take a body, each with such bodies; a few sessions, so that some are known already.
+/// Requests to the routes that take a body. There are few session ids, so that some sessions exist already.
 fn requests() -> impl Strategy<Value = Request> {
     let session = || prop_oneof![8 => "s-[0-9a-f]{3}", 1 => "[A-Za-z0-9_.:%-]{0,4}"];
     let raw =
@@ -32,12 +32,12 @@ fn requests() -> impl Strategy<Value = Request> {
     ]
 }
 
-/// Holds the answer to what is documented; true where the request was judged.
+/// Checks that the answer is documented. Returns true if the request was judged.
 fn judged(request: &Request, answer: &Answer) -> Result<bool, TestCaseError> {
     let status = answer.status.as_u16();
     let check = request.path == "/v1/crosscheck";
     let documented: &[u16] = if check { &[200, 400] } else { &[200, 201, 400, 404, 409, 422] };
-    // a request without a verdict asks the model, of which there is none
+    // a request without a verdict asks the model, and the daemon has none
     let no_model = !check && at(answer, "/code") == "model_unavailable";
     prop_assert!(documented.contains(&status) || (no_model && status == 503), "{answer:?}");
     prop_assert!(answer.headers.contains_key("x-request-id"));
@@ -62,7 +62,7 @@ async fn send(client: &mut Client, request: &Request) -> Result<Answer, TestCase
 }
 
 #[test]
-fn whatever_is_sent_gets_a_documented_answer_and_its_entry() {
+fn random_bodies_get_documented_answers_and_log_entries() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let world = World::default();
     let daemon = runtime.block_on(world.serve());
@@ -82,7 +82,7 @@ fn whatever_is_sent_gets_a_documented_answer_and_its_entry() {
     }
     let (judgements, deliveries) = count.get();
     println!("{cases} bodies: {judgements} judged, {deliveries} delivered");
-    assert!(deliveries > 0 && judgements > deliveries, "the bodies are near enough to what is taken");
+    assert!(deliveries > 0 && judgements > deliveries, "some bodies are valid and some are delivered");
 
     runtime.block_on(async {
         let control = &mut daemon.control().await;

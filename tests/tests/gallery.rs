@@ -1,4 +1,4 @@
-//! The gallery of sources: what its README promises is to be seen.
+//! The example sources: the results that their README describes.
 
 use oracled_domain::verification::Envelope;
 use oracled_tests::World;
@@ -7,20 +7,20 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs the gallery's script against the daemon of this world, with this variable set.
+/// Runs the examples' script against the daemon of this world with the environment variable `name`.
 async fn run(world: &World, (name, value): (&str, OsString)) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/run.sh");
     let mut command = Command::new(script);
     command.env_remove("ORACLECTL").env(name, value);
     command.env("ORACLED_SOCKET", world.socket()).env("ORACLED_CONTROL_SOCKET", world.control_socket());
-    let ended = tokio::task::spawn_blocking(move || command.output()).await.expect("nobody panics");
-    let Output { status, stdout, stderr } = ended.expect("bash is there");
+    let ended = tokio::task::spawn_blocking(move || command.output()).await.expect("the task does not panic");
+    let Output { status, stdout, stderr } = ended.expect("bash is installed");
     let said = String::from_utf8_lossy(&stdout).into_owned();
     assert!(status.success(), "{said}\n{}", String::from_utf8_lossy(&stderr));
     said
 }
 
-/// A search path on which `oraclectl` stands first.
+/// A search path that begins with a folder with `oraclectl`.
 fn path(world: &World) -> OsString {
     let folder = world.path("bin");
     std::fs::create_dir(&folder).expect("the world is empty");
@@ -31,15 +31,15 @@ fn path(world: &World) -> OsString {
     path
 }
 
-/// The answers to all questions but the last, without what tells ages.
+/// The answers to all questions except the last, without lines that contain an age.
 fn answers(said: &str) -> Vec<&str> {
-    let (_, answers) = said.split_once("\n== Moldova's population").expect("questions are asked");
-    let (answers, _) = answers.split_once("\n== how fresh").expect("there is a last one");
+    let (_, answers) = said.split_once("\n== Moldova's population").expect("the output has queries");
+    let (answers, _) = answers.split_once("\n== how fresh").expect("the output has the last query");
     answers.lines().filter(|line| !line.contains(" days old") && !line.starts_with("warning: ")).collect()
 }
 
 #[tokio::test]
-async fn gallery_is_ingested_and_answers_and_a_second_run_changes_nothing() {
+async fn gallery_script_ingests_and_a_second_run_changes_nothing() {
     let world = World::default();
     let _daemon = world.serve().await;
     let said = run(&world, ("PATH", path(&world))).await;
@@ -57,7 +57,7 @@ async fn gallery_is_ingested_and_answers_and_a_second_run_changes_nothing() {
         "(with Transnistria)",
         "ANG BGN CUC HRK SLL ZWL\n",
         "raw hash         bfb92ef454bb78fcc816b29ea58939388ef24f9480e5821c4b9dd6e9a9765f11",
-        "2017-10-26, run 9a9f263c7a29: 35 raw records in 959 bytes, nothing is wrong",
+        "2017-10-26, run 9a9f263c7a29: 35 raw records in 959 bytes, no faults",
         "0.643",
         "0.0000006",
         "superseded 15, withdrawn 1",
@@ -70,12 +70,12 @@ async fn gallery_is_ingested_and_answers_and_a_second_run_changes_nothing() {
         "was 3,554,108.",
         "PASS: 1 rule passes",
         "The population of Aruba in 2015 was 107,906",
-        "population: 108727 {person}\n  one source says so",
-        "what the sources say are values of different things (definition_mismatch)",
-        "(primary) 104339 against world-bank-population (primary) 107906, 3567 apart: left to a person",
+        "population: 108727 {person}\n  one source has this value",
+        "the values of the sources have different definitions (definition_mismatch)",
+        "(primary) 104339 against world-bank-population (primary) 107906, 3567 apart: left to a reviewer",
         "next: oraclectl review resolve v-",
         "is resolved\n",
-        "population: 107906 {person}\n  a person decided so, having seen what the sources say",
+        "population: 107906 {person}\n  a reviewer decided this value, knowing the answers of the sources",
     ] {
         let at = rest.find(told).unwrap_or_else(|| panic!("{told} is not in\n{rest}"));
         rest = &rest[at + told.len()..];
@@ -86,9 +86,9 @@ async fn gallery_is_ingested_and_answers_and_a_second_run_changes_nothing() {
 }
 
 #[test]
-fn the_envelope_that_the_reference_shows_is_whole() {
+fn envelope_in_the_reference_is_intact() {
     let reference = include_str!("../../docs/verification.md");
-    let (_, shown) = reference.split_once("```json\n").expect("one is shown");
+    let (_, shown) = reference.split_once("```json\n").expect("the reference has an envelope");
     let (shown, _) = shown.split_once("\n```").expect("it ends");
     let envelope: Envelope = serde_json::from_str(shown).expect("it is one");
     assert!(envelope.is_intact());

@@ -1,4 +1,4 @@
-//! `POST /v1/verdicts/{session_id}` without a verdict, and reads of what is lost: the daemon asks the model.
+//! `POST /v1/verdicts/{session_id}` without a verdict, and reads of lost verdicts: the daemon calls the model.
 
 use oracled_domain::{Label, Query, Sha256Hex, Tier, build_verdict_prompt};
 use oracled_tests::making::{
@@ -9,7 +9,7 @@ use oracled_tests::{GOOD, World, at, document, get, log, post, problem, submissi
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_verdict_that_nobody_hands_in_is_made_judged_stored_and_answered() {
+async fn generated_verdict_is_judged_stored_and_returned() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -57,7 +57,7 @@ async fn a_verdict_that_nobody_hands_in_is_made_judged_stored_and_answered() {
 }
 
 #[tokio::test]
-async fn the_same_again_is_replayed_and_another_tier_or_query_is_a_mismatch() {
+async fn repeated_request_is_replayed_and_a_changed_one_is_a_mismatch() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -68,7 +68,7 @@ async fn the_same_again_is_replayed_and_another_tier_or_query_is_a_mismatch() {
         assert_eq!(replayed.as_object_mut().unwrap().remove("replayed"), Some(json!(true)));
         assert_eq!(replayed, document(&made));
     }
-    // handed in or ordered, it is the same session
+    // a session is the same whether its verdict was submitted or generated
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission("{}")).await.status, 200);
     assert_eq!(post(routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
     assert_eq!(at(&ordered(routes, "cs_2").await, "/replayed"), true);
@@ -83,7 +83,7 @@ async fn the_same_again_is_replayed_and_another_tier_or_query_is_a_mismatch() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_registered_is_held_to_what_was_registered() {
+async fn registered_session_refuses_another_tier_and_a_second_delivery() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -100,7 +100,7 @@ async fn a_session_that_was_registered_is_held_to_what_was_registered() {
 }
 
 #[tokio::test]
-async fn delivered_verdict_that_is_lost_is_read_and_not_ordered_again() {
+async fn lost_verdict_is_regenerated_by_reads_only() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -114,7 +114,7 @@ async fn delivered_verdict_that_is_lost_is_read_and_not_ordered_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_pass_is_refused_and_nothing_of_it_is_kept() {
+async fn rejected_model_answer_is_not_stored() {
     const MARK: &str = "q7x-secret-of-the-refused";
     let model = ModelServer::start().await;
     let world = model.asked_by("");
@@ -151,17 +151,17 @@ async fn an_answer_that_does_not_pass_is_refused_and_nothing_of_it_is_kept() {
         );
         let judged = log(control, &format!("session={session}&event=tmm_crosscheck")).await;
         let hashes: Vec<_> = judged.iter().map(|entry| &entry["verdict_sha256"]).collect();
-        assert_eq!(hashes, [&json!(Sha256Hex::of(text.as_bytes())); 2], "its hash alone");
+        assert_eq!(hashes, [&json!(Sha256Hex::of(text.as_bytes())); 2], "only its hash");
     }
     let metrics = String::from_utf8(get(routes, "/metrics").await.body.to_vec()).unwrap();
     assert!(daemon.stop().success());
     let kept = world.written() + &metrics;
-    assert!(kept.contains("session_registered"), "the right files are looked at");
-    assert!(!kept.contains(MARK), "what was refused is kept nowhere");
+    assert!(kept.contains("session_registered"), "the files contain the log");
+    assert!(!kept.contains(MARK), "the text of a refused verdict is not stored");
 }
 
 #[tokio::test]
-async fn an_answer_in_a_code_fence_passes_without_it() {
+async fn code_fence_around_a_model_answer_is_removed() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -184,7 +184,7 @@ async fn an_answer_in_a_code_fence_passes_without_it() {
 }
 
 #[tokio::test]
-async fn openais_wire_is_spoken_from_end_to_end() {
+async fn openai_protocol_works_end_to_end() {
     let model = ModelServer::start().await;
     let lines = "provider = \"openai\"\nname = \"local\"\noriginal_temperature = 0.6\noriginal_top_k = 20";
     for (key, top_k) in [(Some("sk-not-a-real-key"), true), (None, false)] {
@@ -228,7 +228,7 @@ async fn openais_wire_is_spoken_from_end_to_end() {
 }
 
 #[tokio::test]
-async fn reading_under_the_old_path_never_asks_the_model() {
+async fn read_under_the_cache_path_never_calls_the_model() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -248,7 +248,7 @@ async fn reading_under_the_old_path_never_asks_the_model() {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_knows_is_told_how_to_register() {
+async fn unknown_session_error_names_the_registration_route() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -256,14 +256,14 @@ async fn a_session_that_nobody_knows_is_told_how_to_register() {
     let unknown = problem(&read(routes, "cs_1").await, 404, "session_unknown");
     let detail = unknown["detail"].as_str().unwrap();
     assert!(detail.contains("PUT /v1/sessions/cs_1 with `tier` and `query`"), "{detail}");
-    // and that is how
+    // the remedy in the error works
     registered(routes, "cs_1", None).await;
     assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
     assert_eq!(model.asked(), 1);
 }
 
 #[tokio::test]
-async fn without_a_model_verdicts_are_handed_in_and_lost_ones_stay_lost() {
+async fn daemon_without_a_model_accepts_verdicts_and_regenerates_none() {
     let without_a_key = World::default();
     let none = World::with_config("[model]\nprovider = \"none\"");
     for (world, why, told) in
@@ -274,7 +274,7 @@ async fn without_a_model_verdicts_are_handed_in_and_lost_ones_stay_lost() {
         let refused = ordered(routes, "cs_1").await;
         let detail = problem(&refused, 503, "model_unavailable");
         assert!(detail["detail"].as_str().is_some_and(|detail| detail.contains(why)), "{detail}");
-        assert!(!refused.headers.contains_key("retry-after"), "it would not help");
+        assert!(!refused.headers.contains_key("retry-after"), "a retry would not help");
         assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
         assert_eq!(came_from(&read(routes, "cs_1").await), Some("HIT"));
         lose(control, "cs_1").await;
@@ -283,12 +283,16 @@ async fn without_a_model_verdicts_are_handed_in_and_lost_ones_stay_lost() {
         assert_eq!(document(&get(routes, "/v1/health/oracles").await), json!([]));
         let status = document(&get(control, "/v1/status").await);
         assert!(status["model"].as_str().is_some_and(|model| model.contains(told)), "{status}");
-        assert_eq!(get(routes, "/readyz").await.status, 200, "that is no fault");
+        assert_eq!(
+            get(routes, "/readyz").await.status,
+            200,
+            "a missing model does not make the daemon unready"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_daemon_that_drains_has_nothing_made_and_reads_what_is_there() {
+async fn draining_daemon_generates_nothing_and_serves_cached_verdicts() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;

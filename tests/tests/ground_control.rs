@@ -1,4 +1,4 @@
-//! How administrators register sources, hand their payloads in, and see what became of them.
+//! Administrators register sources, submit payloads and inspect the runs.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -15,10 +15,10 @@ const REGISTRATION: &str = "/v1/documents/source/world-bank-population";
 const POLICY: &str = "/v1/documents/freshness_policy/world-bank-population";
 const PIPELINE: &str = "/v1/documents/pipeline/world-bank-population";
 const HEADER: &str = "Country Name,Country Code,Year,Value\n";
-/// Enough to be looked at while they are read.
+/// Number of records that takes long enough to read for a test to observe it.
 const MANY: usize = 60_000;
 
-/// Registers what a payload of the World Bank needs.
+/// Registers the documents that a payload of the World Bank requires.
 async fn register(control: &mut Client) {
     for (path, document) in [
         ("/v1/documents/ontology/population@1", example("ontologies/population.json")),
@@ -30,7 +30,7 @@ async fn register(control: &mut Client) {
     }
 }
 
-/// A payload with so many records that are taken.
+/// A payload with this number of valid records.
 fn payload(records: usize) -> String {
     let mut text = HEADER.to_owned();
     for number in 0..records {
@@ -46,21 +46,24 @@ async fn ingest(control: &mut Client, version: &str, payload: impl Into<Bytes>) 
     ground::ingest(control, "world-bank-population", version, &format!("{version}-07-01"), payload).await
 }
 
-/// A run that has begun to read, and goes on for a while.
+/// Starts a run and waits until it reads records; it continues for some time.
 async fn reading(control: &mut Client) -> String {
     let run_id = begun(&ingest(control, "2023", payload(MANY)).await);
     let path = format!("/v1/runs/{run_id}");
-    eventually("it reads", async || at(&get(control, &path).await, "/progress/read") != json!(0)).await;
+    eventually("the run reads records", async || {
+        at(&get(control, &path).await, "/progress/read") != json!(0)
+    })
+    .await;
     run_id
 }
 
-/// The payloads in the archive, finished or not.
+/// Number of payloads in the archive, complete or not.
 fn archived(world: &World) -> usize {
     fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count()
 }
 
 #[tokio::test]
-async fn a_source_is_registered_ingested_approved_and_looked_at() {
+async fn source_is_registered_ingested_approved_and_listed() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -129,7 +132,7 @@ async fn a_source_is_registered_ingested_approved_and_looked_at() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_and_what_cannot_change_is_said() {
+async fn unknown_documents_and_fixed_fields_are_refused_with_their_codes() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -172,7 +175,7 @@ async fn what_is_not_there_and_what_cannot_change_is_said() {
     }
 
     let nothing = problem(&get(control, "/v1/nothing").await, 404, "not_found");
-    let told = nothing["detail"].as_str().expect("it says why");
+    let told = nothing["detail"].as_str().expect("it has a detail");
     assert!(told.contains("Steering it") && !told.contains("openapi"), "{told}");
 
     register(control).await;
@@ -197,11 +200,11 @@ async fn what_is_not_there_and_what_cannot_change_is_said() {
             .await;
         problem(&answer.expect("it answers"), 400, "invalid_request");
     }
-    assert_eq!(archived(&world), 0, "what is refused leaves nothing");
+    assert_eq!(archived(&world), 0, "a refused payload is not archived");
 }
 
 #[tokio::test]
-async fn documents_are_read_strictly_and_what_is_wrong_is_told_with_its_place() {
+async fn invalid_document_is_refused_with_the_path_of_the_fault() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -229,11 +232,11 @@ async fn documents_are_read_strictly_and_what_is_wrong_is_told_with_its_place() 
             named.to_string(),
             "the document's id is other, and the path has world-bank-population",
         ),
-        (REGISTRATION, "[]".into(), "a document is an object"),
+        (REGISTRATION, "[]".into(), "a document must be an object"),
         (
             PIPELINE,
             r#"{"tables": {"a": {}, "a": {}}}"#.into(),
-            "tables: the name `a` stands twice in one object",
+            "tables: the name `a` occurs twice in one object",
         ),
     ] {
         let answer = control.call(Method::PUT, path, Some(document.into())).await.expect("it answers");
@@ -252,7 +255,7 @@ async fn documents_are_read_strictly_and_what_is_wrong_is_told_with_its_place() 
 }
 
 #[tokio::test]
-async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
+async fn invalidation_lasts_until_a_confirmation_or_the_next_version() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -260,7 +263,11 @@ async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
     let path = format!("{SOURCE}/freshness");
     let before = document(&get(control, &path).await);
     assert_eq!((&before["is_default"], &before["released_at"]), (&json!(true), &json!(null)), "{before}");
-    assert_eq!(before["now"]["axes"][0]["age_seconds"], json!(null), "no release has an age: {before}");
+    assert_eq!(
+        before["now"]["axes"][0]["age_seconds"],
+        json!(null),
+        "without a release there is no age: {before}"
+    );
     assert_eq!(before["now"]["axes"][0]["stale"], true, "{before}");
     let run_id = begun(&ingest(control, "2025", payload(1)).await);
     assert_eq!(ended(control, &run_id).await["state"], "completed");
@@ -305,7 +312,7 @@ async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
 }
 
 #[tokio::test]
-async fn a_source_has_one_run_at_a_time_and_it_can_be_cancelled() {
+async fn source_has_one_run_at_a_time_which_can_be_cancelled() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -316,7 +323,7 @@ async fn a_source_has_one_run_at_a_time_and_it_can_be_cancelled() {
     let detail = problem(&busy, 409, "run_busy")["detail"].to_string();
     assert!(detail.contains(&run_id), "{detail}");
     assert_eq!(busy.headers["retry-after"], "5");
-    assert_eq!(archived(&world), 1, "what is refused leaves nothing");
+    assert_eq!(archived(&world), 1, "a refused payload is not archived");
 
     let cancelled = post(control, &format!("{path}/cancel"), &json!({})).await;
     assert_eq!((cancelled.status.as_u16(), at(&cancelled, "/run/run_id")), (202, json!(run_id)));
@@ -326,11 +333,11 @@ async fn a_source_has_one_run_at_a_time_and_it_can_be_cancelled() {
     assert_eq!(at(&get(control, SOURCE).await, "/current_version"), "");
     assert_eq!(log(control, "event=ingestion_ended").await[0]["peer"]["pid"], std::process::id());
     let next = ingest(control, "2024", payload(1)).await;
-    assert_eq!(ended(control, &begun(&next)).await["state"], "completed", "its place is free at once");
+    assert_eq!(ended(control, &begun(&next)).await["state"], "completed", "its slot is free at once");
 }
 
 #[tokio::test]
-async fn check_of_a_source_ends_when_its_caller_goes() {
+async fn check_of_a_source_ends_when_its_caller_disconnects() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -348,7 +355,7 @@ async fn check_of_a_source_ends_when_its_caller_goes() {
     assert!(progress["bytes_read"].as_u64() <= progress["bytes"].as_u64(), "{progress}");
     checking.abort();
     eventually("the check ends", async || at(&get(control, SOURCE).await, "/checking").is_null()).await;
-    assert!(at(&get(control, SOURCE).await, "/last_check").is_null(), "it did not come to its end");
+    assert!(at(&get(control, SOURCE).await, "/last_check").is_null(), "an aborted check is not recorded");
 
     let whole = post(control, &format!("{SOURCE}/verify"), &json!({})).await;
     assert_eq!(at(&whole, "/runs/0/fault_count"), json!(0));
@@ -356,7 +363,7 @@ async fn check_of_a_source_ends_when_its_caller_goes() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_cancelled_stays_so_whatever_comes_behind_the_answer() {
+async fn cancelled_run_stays_cancelled_after_a_kill() {
     let world = World::with_config("[ingestion]\nruns_at_once = 1");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -364,7 +371,7 @@ async fn a_run_that_was_cancelled_stays_so_whatever_comes_behind_the_answer() {
     let (ontology, source, definition) = ground::things("things");
     ground::register_all(control, &ontology, &source, &definition).await;
     let goes_on = reading(control).await;
-    // one that waits for the other's place
+    // this run waits for the other's slot
     let waits = begun(&ground::ingest(control, "things", "1", "2020-01-01", "{\"number\": 1}\n").await);
     for run_id in [&waits, &goes_on] {
         let cancelled = post(control, &format!("/v1/runs/{run_id}/cancel"), &json!({})).await;
@@ -379,7 +386,7 @@ async fn a_run_that_was_cancelled_stays_so_whatever_comes_behind_the_answer() {
 }
 
 #[tokio::test]
-async fn a_run_ends_whatever_becomes_of_its_source_meanwhile() {
+async fn run_completes_if_its_source_changes_meanwhile() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -394,7 +401,7 @@ async fn a_run_ends_whatever_becomes_of_its_source_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_told_to_stop_leaves_its_run_to_the_next_start() {
+async fn run_of_a_stopped_daemon_is_resumed_after_the_start() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -408,7 +415,7 @@ async fn a_daemon_that_is_told_to_stop_leaves_its_run_to_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_run_that_a_kill_cuts_short_goes_on_after_the_start() {
+async fn run_of_a_killed_daemon_is_resumed_after_the_start() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -424,7 +431,7 @@ async fn a_run_that_a_kill_cuts_short_goes_on_after_the_start() {
 }
 
 #[tokio::test]
-async fn payload_that_its_pipeline_does_not_keep_is_removed_after_its_run() {
+async fn payload_without_log_raw_input_is_removed_after_its_run() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -434,14 +441,14 @@ async fn payload_that_its_pipeline_does_not_keep_is_removed_after_its_run() {
     assert_eq!(put(control, PIPELINE, &pipeline).await.status, 200);
     let run_id = begun(&ingest(control, "2023", payload(3)).await);
     assert_eq!(ended(control, &run_id).await["state"], "completed");
-    eventually("the payload is gone", async || archived(&world) == 0).await;
+    eventually("the payload is removed", async || archived(&world) == 0).await;
     assert_eq!(ingest(control, "2023", payload(3)).await.status, 200);
     assert_eq!(archived(&world), 0);
     let run_id = begun(&ingest(control, "2024", HEADER.to_owned()).await);
     assert_eq!(ended(control, &run_id).await["state"], "failed");
-    eventually("the payload is gone", async || archived(&world) == 0).await;
+    eventually("the payload is removed", async || archived(&world) == 0).await;
 
-    // another run of the same bytes needs them
+    // another run of the same bytes requires them
     assert_eq!(put(control, PIPELINE, &open_pipeline("world-bank-population")).await.status, 200);
     let run_id = begun(&ingest(control, "2023", payload(3)).await);
     assert_eq!(ended(control, &run_id).await["state"], "completed");
@@ -451,7 +458,7 @@ async fn payload_that_its_pipeline_does_not_keep_is_removed_after_its_run() {
 }
 
 #[tokio::test]
-async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
+async fn broken_or_stalled_upload_leaves_no_payload() {
     let world = World::with_config("[limits]\nidle_s = 1\n[ingestion]\nmax_payload_bytes = 1000000");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -460,15 +467,15 @@ async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
     let length = [("content-length", "1000000")];
     let mut wire = Wire::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &length) + &payload(1000)).await.expect("it listens");
-    eventually("it is being archived", async || archived(&world) == 1).await;
+    eventually("the upload is being archived", async || archived(&world) == 1).await;
     drop(wire);
-    eventually("nothing is left of it", async || archived(&world) == 0).await;
+    eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
 
     let mut wire = Wire::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &length) + HEADER).await.expect("it listens");
     let answer = wire.answer().await.expect("it answers");
     problem(&answer, 400, "body_broken");
-    eventually("nothing is left of it", async || archived(&world) == 0).await;
+    eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
 
     let mut wire = Wire::connect(&world.control_socket()).await;
     wire.send(head("POST", &path, &[("content-length", "1000001")])).await.expect("it listens");
@@ -477,31 +484,31 @@ async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
     wire.send(head("POST", &path, &[("transfer-encoding", "chunked")])).await.expect("it listens");
     wire.send(format!("f4241\r\n{}\r\n0\r\n\r\n", "x".repeat(1_000_001))).await.expect("it listens");
     problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
-    eventually("nothing is left of it", async || archived(&world) == 0).await;
+    eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
     assert_eq!(document(&get(&mut daemon.control().await, "/v1/runs").await)["items"], json!([]));
 }
 
-/// A daemon that holds a payload in memory would show it here.
+/// The payload is larger than the permitted growth of memory, so a daemon that held it in memory would fail.
 #[tokio::test]
-async fn a_payload_of_any_length_takes_little_memory() {
+async fn payload_of_100_mib_uses_less_than_30_mib_of_memory() {
     const MIB: u64 = 1024 * 1024;
     let world = World::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
     let path = world.path("payload");
-    fs::File::create(&path).and_then(|file| file.set_len(100 * MIB)).expect("there is room for nothing");
-    let before = daemon.most_resident_bytes().expect("the system tells");
+    fs::File::create(&path).and_then(|file| file.set_len(100 * MIB)).expect("a sparse file needs no space");
+    let before = daemon.most_resident_bytes().expect("the system reports it");
     let path = path.to_str().expect("it is text");
     let output = world.ctl(&run(path, "2023", &[]));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said} {}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("104857600 bytes") && said.contains("longer than"), "{said}");
-    let after = daemon.most_resident_bytes().expect("the system tells");
+    let after = daemon.most_resident_bytes().expect("the system reports it");
     assert!(after - before < 30 * MIB, "{} MiB before, {} MiB after", before / MIB, after / MIB);
 }
 
 #[tokio::test]
-async fn who_waits_to_be_told_so_sends_a_payload_only_where_it_is_wanted() {
+async fn expect_100_continue_is_answered_before_the_payload_is_sent() {
     let world = World::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
@@ -525,7 +532,7 @@ async fn who_waits_to_be_told_so_sends_a_payload_only_where_it_is_wanted() {
 }
 
 #[tokio::test]
-async fn an_upload_may_take_longer_than_other_requests() {
+async fn upload_may_exceed_the_time_limit_of_requests() {
     let world =
         World::with_config("[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\ndeadline_ms = 500");
     let daemon = world.serve().await;
@@ -544,7 +551,7 @@ async fn an_upload_may_take_longer_than_other_requests() {
     assert_eq!(ended(control, &run_id).await["counts"]["records"], 2);
 }
 
-/// What `oraclectl` prints, where it ends with this exit code.
+/// Output of `oraclectl`, which must end with this exit code.
 fn printed(world: &World, line: &[&str], code: i32) -> String {
     let output = world.ctl(line);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -553,13 +560,13 @@ fn printed(world: &World, line: &[&str], code: i32) -> String {
     String::from_utf8(output.stdout).expect("it is text") + &said
 }
 
-/// The command line that hands a payload in.
+/// Command line that submits a payload.
 fn run<'l>(file: &'l str, version: &'l str, more: &[&'l str]) -> Vec<&'l str> {
     let line = ["ingest", "run", "world-bank-population", file, "--version", version];
     [&line[..], &["--released-at", "2023-07-01"], more].concat()
 }
 
-/// A file with this content, by its path.
+/// Writes a file with this content and returns its path.
 fn file(world: &World, name: &str, content: &str) -> String {
     fs::write(world.path(name), content).expect("it is written");
     world.path(name).to_str().expect("it is text").to_owned()
@@ -584,7 +591,7 @@ async fn oraclectl_get_and_describe_show_registered_documents() {
         let listed: Value = serde_json::from_str(&printed(&world, &["get", kind, "--json"], 0)).unwrap();
         assert!(listed.as_array().unwrap().iter().any(|item| item["document_id"] == id), "{listed}");
         assert!(printed(&world, &["get", kind], 0).contains(id));
-        // what `get` prints is what `apply` reads
+        // `apply` accepts the output of `get`
         for options in [&["get", kind, id][..], &["get", kind, id, "--json"]] {
             let document = file(&world, "document.yaml", &printed(&world, options, 0));
             let applied = printed(&world, &["apply", "-f", &document], 0);
@@ -616,7 +623,7 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
     let control = &mut daemon.control().await;
     let mut source = example("sources/world-bank-population.json");
     let ontology = example("ontologies/population.json");
-    // the source stands before the ontology that it names
+    // the source precedes the ontology that it names
     let sound = file(&world, "all.yaml", &format!("{source}\n---\n{ontology}\n"));
     let dry = printed(&world, &["apply", "-f", &sound, "--dry-run"], 0);
     assert_eq!(
@@ -625,7 +632,7 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
     );
     assert_eq!(log(control, "event=document_registered").await.len(), 0);
 
-    // a fault of shape, one of meaning, and a sound document
+    // an error of syntax, an error of content, and a valid document
     let mut pipeline = open_pipeline("world-bank-population");
     pipeline["normalization"]["axis_mappings"][3]["target_axis"] = json!("people");
     let faulty = file(&world, "faulty.yaml", &format!("{pipeline}\n---\noracle_name: x\noracle_id: 1 2\n"));
@@ -647,7 +654,7 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
     let applied = printed(&world, &["apply", "-f", &sound], 0);
     assert_eq!(applied, "source world-bank-population is created\nontology population@1 is created\n");
     assert!(printed(&world, &["apply", "-f", &sound], 0).contains("population@1 is unchanged"));
-    assert_eq!(log(control, "event=document_registered").await.len(), 2, "nothing has changed since");
+    assert_eq!(log(control, "event=document_registered").await.len(), 2, "a repeated apply changes nothing");
 
     source["data_license"] = json!("other terms");
     let changed = file(&world, "changed.json", &source.to_string());
@@ -665,7 +672,7 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
 }
 
 #[tokio::test]
-async fn the_command_line_hands_a_payload_in_and_shows_what_came_of_it() {
+async fn oraclectl_ingest_submits_a_payload_and_shows_its_run_and_rejects() {
     let world = World::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
@@ -698,32 +705,32 @@ async fn the_command_line_hands_a_payload_in_and_shows_what_came_of_it() {
 }
 
 #[tokio::test]
-async fn truncated_input_is_no_payload_and_standard_input_can_be_one() {
+async fn oraclectl_ingest_reads_standard_input_and_reports_read_errors() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    // a folder can be opened, and not be read
+    // a folder can be opened but not read
     let folder = world.path("");
     assert!(printed(&world, &run(folder.to_str().unwrap(), "2", &[]), 5).contains("cannot read"));
-    eventually("nothing is left of it", async || archived(&world) == 0).await;
+    eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
     let file = file(&world, "payload.csv", &payload(3));
     let piped =
         world.ctl_command(&run("-", "2", &["--detach"])).stdin(fs::File::open(file).unwrap()).output();
     let piped = piped.unwrap();
     assert_eq!(piped.status.code(), Some(0), "{piped:?}");
-    assert!(String::from_utf8_lossy(&piped.stdout).contains("goes on"), "{piped:?}");
+    assert!(String::from_utf8_lossy(&piped.stdout).contains("continues"), "{piped:?}");
     let run_id = at(&get(control, "/v1/runs").await, "/items/0/run/run_id").as_str().unwrap().to_owned();
     assert_eq!(ended(control, &run_id).await["counts"]["records"], 3);
 }
 
-/// The words of a query.
+/// Command line of a query.
 fn query<'l>(more: &[&'l str]) -> Vec<&'l str> {
     [&["query", "world-bank-population"], more].concat()
 }
 
 #[tokio::test]
-async fn the_command_line_asks_for_all_pages_or_says_that_there_are_more() {
+async fn oraclectl_query_reads_all_pages_or_reports_that_there_are_more() {
     let world = World::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
@@ -768,7 +775,7 @@ async fn the_command_line_asks_for_all_pages_or_says_that_there_are_more() {
 }
 
 #[tokio::test]
-async fn an_ontology_is_shown_with_all_that_its_axes_say() {
+async fn oraclectl_describe_ontology_shows_all_properties_of_its_axes() {
     let world = World::default();
     let _daemon = world.serve().await;
     let ontology = json!({"ontology_id": "clinic", "version": "1", "axes": [
@@ -782,14 +789,14 @@ async fn an_ontology_is_shown_with_all_that_its_axes_say() {
     let shown = printed(&world, &["describe", "ontology", "clinic"], 0);
     for told in [
         "self-reported, open | closed",
-        "the same up to 2 digits behind the point, the lower is careful, state sensitive, at most 24 hours old",
+        "equal up to 2 decimal places, the lower value is conservative, state sensitive, at most 24 hours old",
     ] {
         assert!(shown.contains(told), "{shown}");
     }
 }
 
 #[tokio::test]
-async fn the_command_line_reviews_a_source_and_tells_how_fresh_it_is() {
+async fn oraclectl_reviews_a_source_and_shows_its_freshness() {
     let world = World::default();
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
@@ -824,11 +831,11 @@ async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
     let payload = file(&world, "payload.csv", &payload(MANY));
     let mut child =
         world.ctl_command(&run(&payload, "2023", &[])).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    eventually("it reads", async || {
+    eventually("the run reads records", async || {
         at(&get(control, "/v1/runs").await, "/items/0/progress/read").as_u64().is_some_and(|read| read > 0)
     })
     .await;
-    // it must have looked at its run once, to be interrupted and not ended
+    // `oraclectl` must have queried its run once, so that it is interrupted and does not end by itself
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     let other = world.path("other");
     fs::File::create(&other).and_then(|file| file.set_len(200 * 1024 * 1024)).unwrap();

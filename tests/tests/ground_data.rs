@@ -1,4 +1,4 @@
-//! Releases of real sources, read by the pipelines that come with the project: what each of them said, and when that was
+//! Releases of real sources, ingested by the example pipelines: the records of each release, and since when they were
 //! known.
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const WORLD_BANK: &str = "world-bank-population";
-/// In which the releases of one source are ingested.
+/// Orders in which the releases of one source are ingested.
 const ORDERS: [[usize; 4]; 3] = [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]];
 
 /// One release of a source.
@@ -32,9 +32,9 @@ struct Release {
 /// The gates of a pipeline.
 #[derive(Debug, Clone, Copy)]
 enum Gates {
-    /// The gallery's gates, which real releases pass.
+    /// The gates of the example pipelines, which real releases pass.
     OfGallery,
-    /// No gates: a release of a few records changes a large share of them.
+    /// Gates that let every run pass, because a release of a few records changes a large share of them.
     Open,
 }
 
@@ -56,12 +56,12 @@ const fn release(
     Release { source, version, released_at, payload }
 }
 
-/// Where the real data lies.
+/// Folder of the real data.
 fn folder() -> PathBuf {
     env::var_os("ORACLED_GROUND_DATA").map(PathBuf::from).expect("ORACLED_GROUND_DATA names the folder")
 }
 
-/// The releases that lie in `folder`.
+/// The releases in `folder`.
 fn releases_in(folder: &Path) -> Vec<Release> {
     let places = [
         ("iso-3166", "4.15.0", "2023-05-30", "iso-codes/4.15.0/iso_3166-1.json"),
@@ -83,7 +83,7 @@ fn releases_in(folder: &Path) -> Vec<Release> {
     places.map(|(source, version, at, path)| release(source, version, at, read(path).into())).into()
 }
 
-/// A few records of each kind: of four releases of the World Bank some are revised, some come and some go.
+/// A few records of each source. Between the four releases of the World Bank, some are revised, added or removed.
 fn excerpts() -> Vec<Release> {
     let world_bank = |rows: &str| Bytes::from(format!("Country Name,Country Code,Year,Value\n{rows}"));
     let country = |code: &str, short: &str, name: &str, number: &str| json!({"alpha_2": short, "alpha_3": code, "flag": "\u{1f1e6}\u{1f1fc}", "name": name, "numeric": number});
@@ -144,15 +144,15 @@ fn excerpts() -> Vec<Release> {
     ]
 }
 
-/// The releases without rejected records.
+/// The excerpts without the release that has a rejected record.
 fn excerpts_without_rejects() -> Vec<Release> {
     excerpts().into_iter().filter(|release| release.version != "2023").collect()
 }
 
-/// Area and year, name and population of each row that is one.
+/// Area, year, name and population of each valid row.
 type Rows = BTreeSet<[String; 4]>;
 
-/// The rows of a file of the World Bank, as they should be answered.
+/// Expected rows of a World Bank file.
 fn rows_of(payload: &[u8]) -> Rows {
     let mut rows = csv::Reader::from_reader(payload);
     let row = |row: csv::StringRecord| {
@@ -162,7 +162,7 @@ fn rows_of(payload: &[u8]) -> Rows {
     rows.records().filter_map(|record| row(record.expect("it is CSV"))).collect()
 }
 
-/// The rows that the World Bank answers with.
+/// Rows in the answers of the World Bank source.
 fn rows_in(answers: &[(Value, Value)]) -> Rows {
     let text = |record: &Value, axis: &str| match &record["axes"][axis] {
         Value::String(text) => text.clone(),
@@ -170,25 +170,25 @@ fn rows_in(answers: &[(Value, Value)]) -> Rows {
     };
     let axes = ["area", "year", "area_name", "population"];
     let rows: Rows = answers.iter().map(|(record, _)| axes.map(|axis| text(record, axis))).collect();
-    assert_eq!(rows.len(), answers.len(), "none is told twice");
+    assert_eq!(rows.len(), answers.len(), "no row is returned twice");
     rows
 }
 
-/// That what was told is what is `wanted`.
+/// Checks that the answered rows are the expected ones.
 fn check_rows(told: &Rows, wanted: &Rows, what: &str) {
     let shown =
         |rows: &Rows, others: &Rows| format!("{:?}", rows.difference(others).take(5).collect::<Vec<_>>());
-    assert!(told == wanted, "{what}: too much {}, too little {}", shown(told, wanted), shown(wanted, told));
+    assert!(told == wanted, "{what}: unexpected {}, missing {}", shown(told, wanted), shown(wanted, told));
 }
 
-/// Ingests `release`; hands back its run, and what it took in seconds.
+/// Ingests `release`. Returns its run, and the duration in seconds.
 async fn run(control: &mut oracled_api::base::client::Client, release: &Release) -> (Value, f64) {
     let began = Instant::now();
     let Release { source, version, released_at, payload } = release;
     let run_id = begun(&ingest(control, source, version, released_at, payload.clone()).await);
     let mut run = ended(control, &run_id).await;
-    // an operator confirms what is unusual: the ISO lists are the same in several releases, and the newer
-    // Standard Reference leaves out a fifth of the foods
+    // An operator confirms unusual releases. The ISO lists are the same in several releases, and the newer Standard
+    // Reference has a fifth fewer foods.
     let is_unusual = match *source {
         "iso-3166" | "iso-4217" => run["breaches"][0]["gate"] == "same_payload",
         "usda-sr" => run["breaches"][0]["gate"] == "max_withdrawn_ratio",
@@ -204,8 +204,8 @@ async fn run(control: &mut oracled_api::base::client::Client, release: &Release)
     (run, began.elapsed().as_secs_f64())
 }
 
-/// Every release of the World Bank is given back as of its date and as far as it was known, whatever the order in which
-/// they were ingested.
+/// Checks that every release of the World Bank is returned as of its date and by the time of its ingestion, for this
+/// order of ingestion.
 async fn gives_back(releases: &[Release], order: [usize; 4], gates: Gates) {
     let world = World::default();
     let daemon = world.serve().await;
@@ -224,7 +224,7 @@ async fn gives_back(releases: &[Release], order: [usize; 4], gates: Gates) {
             "include_provenance": include_provenance})
     };
     let mut told = Vec::new();
-    // what is idle for long is hung up on
+    // a new connection, because an idle one would have been closed
     let routes = &mut daemon.routes().await;
     for time in releases.iter().map(|release| release.released_at).chain(["2000-01-01", "2021-11-20"]) {
         let at = format!("{time}T00:00:00Z");
@@ -250,7 +250,7 @@ async fn gives_back(releases: &[Release], order: [usize; 4], gates: Gates) {
     assert_eq!(
         (changes_in(whole_log(control).await), files(&world.state())),
         before,
-        "the same again changes nothing"
+        "repeated payloads change nothing"
     );
     assert!(daemon.stop().success());
     let (_journal, store) = stopped(&world.state());
@@ -262,13 +262,13 @@ async fn gives_back(releases: &[Release], order: [usize; 4], gates: Gates) {
     println!("order {order:?}: {} answers lead to their raw records", told.len());
 }
 
-/// The entries of changes, without those of queries, which are logged a moment later.
+/// Removes the entries of queries, which are logged with a delay.
 fn changes_in(mut entries: Vec<Value>) -> Vec<Value> {
     entries.retain(|entry| entry["event"] != "source_queried");
     entries
 }
 
-/// The raw record to which provenance leads, held against its digest.
+/// The raw record to which the provenance refers, compared with its digest.
 fn slice(store: &Store, provenance: &Value) -> Vec<u8> {
     let raw = &provenance["raw"];
     let digest: Sha256Hex = raw["raw_sha256"].as_str().expect("it is text").parse().expect("it is one");
@@ -280,7 +280,7 @@ fn slice(store: &Store, provenance: &Value) -> Vec<u8> {
     slice
 }
 
-/// A line of the table: a release, and what came of it.
+/// Prints a line of the table: a release and the results of its run.
 fn print_line(release: &Release, run: &Value, seconds: f64, bytes: u64) {
     let counts = &run["counts"];
     let (read, records) = (counts["read"].as_f64().unwrap_or_default(), &counts["records"]);
@@ -296,7 +296,7 @@ fn print_line(release: &Release, run: &Value, seconds: f64, bytes: u64) {
     );
 }
 
-/// The format of a source's payload, and the column or member with its main value.
+/// Format of each source's payload, and the column or member with its main value.
 const LAYOUTS: [(&str, Layout, &str); 6] = [
     ("iso-3166", Layout::Json("3166-1"), "numeric"),
     ("iso-4217", Layout::Json("4217"), "numeric"),
@@ -310,13 +310,13 @@ const LAYOUTS: [(&str, Layout, &str); 6] = [
 enum Layout {
     /// One document, with its records under this member.
     Json(&'static str),
-    /// A header and rows, the main value last.
+    /// A header and rows, with the main value last.
     Delimited(char),
-    /// A JSON document a line.
+    /// One JSON document in each line.
     Lines,
 }
 
-/// The same document with each value under `field` written with a decimal comma, as a text.
+/// The same document, with each value under `field` as a string with a decimal comma.
 fn with_commas(mut value: Value, field: &str) -> Value {
     match &mut value {
         Value::Array(list) => list.iter_mut().for_each(|value| *value = with_commas(value.take(), field)),
@@ -335,11 +335,11 @@ fn with_commas(mut value: Value, field: &str) -> Value {
     value
 }
 
-/// The damaged variants of a release.
+/// Damaged variants of a release.
 fn damages(layout: Layout, field: &str, payload: &[u8]) -> Vec<(&'static str, Bytes)> {
     let text = str::from_utf8(payload).expect("it is text");
     let parsed = |line: &str| serde_json::from_str::<Value>(line).expect("it is JSON");
-    // half of a single record would be nothing
+    // the second record of each pair, because the first of a single record would leave none
     let half = |place: usize| place % 2 == 1;
     let (commas, halved): (String, String) = match layout {
         Layout::Json(records) => {
@@ -378,7 +378,7 @@ fn damages(layout: Layout, field: &str, payload: &[u8]) -> Vec<(&'static str, By
     ]
 }
 
-/// Submits damaged releases after a good one of each source. Each is held or fails, and changes no answer.
+/// Submits damaged releases after a good one of each source. Each must be held or fail, and change no answer.
 async fn damaged_releases_change_nothing(releases: Vec<Release>) {
     let world = World::default();
     let daemon = world.serve().await;
@@ -417,7 +417,7 @@ async fn damaged_releases_change_nothing(releases: Vec<Release>) {
     assert!(daemon.stop().success());
 }
 
-/// Ingests all of them in a daemon of its own; hands back the export of each source.
+/// Ingests all releases in a daemon of its own. Returns the export of each source.
 async fn exports(releases: &[Release], gates: Gates, print: bool) -> BTreeMap<&'static str, Vec<u8>> {
     let world = World::default();
     let daemon = world.serve().await;
@@ -438,11 +438,11 @@ async fn exports(releases: &[Release], gates: Gates, print: bool) -> BTreeMap<&'
     assert!(daemon.stop().success());
     let (_journal, store) = stopped(&world.state());
     let there: Vec<_> = files(&world.state()).into_keys().collect();
-    assert_eq!(there, named(&store), "every file is named, and every named one is there");
+    assert_eq!(there, named(&store), "files on disk equal the files that the store names");
     sources.into_iter().map(|source| (source, verified(&store, source))).collect()
 }
 
-/// The export of a source, every line of it held against its digests and the payload.
+/// The export of a source, after each line was compared with its digests and with the payload.
 fn verified(store: &Store, source: &str) -> Vec<u8> {
     let exported = export(store, source);
     for line in exported.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -458,7 +458,7 @@ fn verified(store: &Store, source: &str) -> Vec<u8> {
         .expect("the files are what was committed");
     for completed in &view.state.completed {
         let verified =
-            view.verify_run(completed.release.run, |_| true).expect("it is read").expect("it is there");
+            view.verify_run(completed.release.run, |_| true).expect("it is read").expect("it exists");
         assert_eq!((verified.fault_count, verified.no_payload), (0, false), "{:?}", verified.faults);
     }
     exported
@@ -482,12 +482,12 @@ async fn two_daemons_say_the_same(releases: &[Release], gates: Gates) {
 }
 
 #[tokio::test]
-async fn each_release_is_given_back_as_of_its_date_in_any_order_of_ingestion() {
+async fn each_release_is_returned_as_of_its_date_in_any_order() {
     each_release_is_given_back(excerpts(), Gates::Open).await;
 }
 
 #[tokio::test]
-#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
+#[ignore = "needs real data: ORACLED_GROUND_DATA names the folder"]
 async fn each_real_release_is_returned_as_of_its_date_in_any_order() {
     each_release_is_given_back(releases_in(&folder()), Gates::OfGallery).await;
 }
@@ -498,7 +498,7 @@ async fn two_daemons_with_the_same_data_agree_and_values_trace_to_raw_records() 
 }
 
 #[tokio::test]
-#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
+#[ignore = "needs real data: ORACLED_GROUND_DATA names the folder"]
 async fn two_daemons_with_all_real_data_agree_and_values_trace_to_raw_records() {
     two_daemons_say_the_same(&releases_in(&folder()), Gates::OfGallery).await;
 }
@@ -509,7 +509,7 @@ async fn damaged_releases_are_held_or_fail_and_change_no_answer() {
 }
 
 #[tokio::test]
-#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
+#[ignore = "needs real data: ORACLED_GROUND_DATA names the folder"]
 async fn damaged_releases_of_real_sources_change_no_answer() {
     damaged_releases_change_nothing(releases_in(&folder())).await;
 }

@@ -1,4 +1,4 @@
-//! Held runs for operators: exit statuses, decisions, metrics, kills, pulls and the log.
+//! Held runs: exit statuses, operators' decisions, metrics, kills, pulls and the log.
 
 use oracled_api::base::client::Client;
 use oracled_tests::ground::{answers, approve, begun, ended, ingest, register_gated};
@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Output;
 
 const SOURCE: &str = "world-bank-population";
-/// `oraclectl`'s exit status for a run that is held.
+/// Exit status of `oraclectl` for a held run.
 const HELD: i32 = 7;
 
 /// A payload with a record for each of these years.
@@ -48,7 +48,7 @@ async fn held_gauge(world: &World) -> String {
     let metrics = get(&mut routes, "/metrics").await;
     let text = String::from_utf8(metrics.body.to_vec()).expect("it is text");
     let line = text.lines().find(|line| line.starts_with("oracled_source_runs_held{"));
-    line.expect("it is there").rsplit(' ').next().expect("it has a value").to_owned()
+    line.expect("it exists").rsplit(' ').next().expect("it has a value").to_owned()
 }
 
 #[tokio::test]
@@ -65,9 +65,13 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     let run_id = run["run_id"].as_str().expect("it has one").to_owned();
     assert_eq!(values(&world).await, before);
     assert_eq!(held_gauge(&world).await, "1");
-    assert_eq!(submit(&world, "2021-01-01", &bad).status.code(), Some(HELD), "it is held once");
+    assert_eq!(
+        submit(&world, "2021-01-01", &bad).status.code(),
+        Some(HELD),
+        "a repeated payload opens no second run"
+    );
 
-    // a kill decides nothing
+    // a kill does not change the state of the run
     daemon.kill();
     let daemon = world.serve().await;
     assert_eq!((values(&world).await, held_gauge(&world).await.as_str()), (before.clone(), "1"));
@@ -95,7 +99,7 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     assert_eq!(by_value(&values(&world).await), by_value(&before));
     daemon.kill();
     let daemon = world.serve().await;
-    assert_eq!(by_value(&values(&world).await), by_value(&before), "it is undone for good");
+    assert_eq!(by_value(&values(&world).await), by_value(&before), "the run stays undone after a kill");
     let control = &mut daemon.control().await;
     let reason = json!({"reason": "again"});
     problem(&post(control, &format!("/v1/runs/{run_id}/undo"), &reason).await, 409, "run_not_in_force");
@@ -118,7 +122,7 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
 }
 
 #[tokio::test]
-async fn approved_run_that_a_kill_cuts_short_still_becomes_visible() {
+async fn approved_run_becomes_visible_after_a_kill() {
     let world = World::default();
     let daemon = world.serve().await;
     prepared(&world).await;

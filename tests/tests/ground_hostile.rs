@@ -1,5 +1,5 @@
-//! Payloads, definitions and callers that mean no good: each is turned away with its cause, in bounded memory, and nothing
-//! stays behind.
+//! Hostile payloads, definitions and clients: each is rejected with its cause, in bounded memory, and leaves no
+//! files.
 
 use bytes::Bytes;
 use oracled_api::base::client::Client;
@@ -23,10 +23,10 @@ use tokio::net::TcpListener;
 const SOURCE: &str = "world-bank-population";
 const HEADER: &str = "Country Name,Country Code,Year,Value\n";
 const MIB: u64 = 1 << 20;
-/// However much is read, a daemon built for tests grows by no more than that: what a run sorts in memory, and a little.
+/// Largest growth of a debug daemon's memory during a run: the memory for sorting, and a margin.
 const GROWTH_MAX_BYTES: u64 = 112 * MIB;
 
-/// A daemon's world with both sources registered and approved.
+/// Registers and approves both sources.
 async fn prepared(daemon: &Daemon<'_>) -> Client {
     let mut control = daemon.control().await;
     register(&mut control, SOURCE).await;
@@ -37,13 +37,13 @@ async fn prepared(daemon: &Daemon<'_>) -> Client {
     control
 }
 
-/// Ingests `payload` as a version of `pipeline`, and hands back the run once it has ended.
+/// Ingests `payload` as a version of `pipeline`, and returns the ended run.
 async fn run(control: &mut Client, pipeline: &str, version: &str, payload: impl Into<Bytes>) -> Value {
     let run_id = begun(&ingest(control, pipeline, version, "2020-01-01", payload).await);
     ended(control, &run_id).await
 }
 
-/// All rejects of a run, a thousand at a time.
+/// All rejects of a run, read in pages of 1,000.
 fn rejects(store: &Store, run: &Value) -> Vec<oracled_domain::ground::rejection::Reject> {
     let run_id = run["run_id"].as_str().expect("it has an id").parse().expect("it is one");
     let (run, _) = store.run(&run_id).expect("it is read").expect("it is known");
@@ -58,15 +58,15 @@ fn rejects(store: &Store, run: &Value) -> Vec<oracled_domain::ground::rejection:
     }
 }
 
-/// How the daemon's memory grows by `work`, at the most, in bytes.
+/// Result of `work`, and the peak growth of the daemon's memory during it, in bytes.
 async fn growth<T>(daemon: &Daemon<'_>, work: impl Future<Output = T>) -> (T, u64) {
-    let before = daemon.resident_bytes().expect("the system tells");
+    let before = daemon.resident_bytes().expect("the system reports it");
     let done = work.await;
-    let most = daemon.most_resident_bytes().expect("the system tells");
+    let most = daemon.most_resident_bytes().expect("the system reports it");
     (done, most.saturating_sub(before))
 }
 
-/// Stops the daemon and sees that every file of ground truth is named.
+/// Stops the daemon and checks that the store names every file of ground truth.
 fn stops_clean(world: &World, daemon: Daemon<'_>) -> Store {
     assert!(daemon.stop().success(), "{}", world.service_log());
     let (_, store) = stopped(&world.state());
@@ -102,18 +102,18 @@ async fn a_long_payload(size_bytes: u64, row_bytes: usize) {
 }
 
 #[tokio::test]
-async fn a_payload_of_64_mib_is_read_in_bounded_memory() {
+async fn payload_of_64_mib_is_read_in_bounded_memory() {
     a_long_payload(64 * MIB, 16 * 1024).await;
 }
 
 #[tokio::test]
 #[ignore = "a payload of 1 GiB takes minutes; `just torture`"]
-async fn a_payload_of_1_gib_is_read_in_bounded_memory() {
+async fn payload_of_1_gib_is_read_in_bounded_memory() {
     a_long_payload(1024 * MIB, 1024).await;
 }
 
 #[tokio::test]
-async fn records_that_are_none_are_rejected_one_by_one_with_their_causes() {
+async fn invalid_records_are_rejected_one_by_one_with_their_causes() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut prepared(&daemon).await;
@@ -123,16 +123,16 @@ async fn records_that_are_none_are_rejected_one_by_one_with_their_causes() {
     let lines: Vec<(Vec<u8>, Rule, &str)> = vec![
         (nested(200).into(), Rule::Readable, "more than 64 levels deep"),
         (nested(200_000).into(), Rule::Readable, "more than 64 levels deep"),
-        (b"{\"number\": 2, \"name\": \"\xff\xfe\"}".into(), Rule::Readable, "no UTF-8"),
+        (b"{\"number\": 2, \"name\": \"\xff\xfe\"}".into(), Rule::Readable, "not UTF-8"),
         (b"{\"number\": 2, \"name\": \"\\ud800\"}".into(), Rule::Readable, "surrogate"),
-        (b"{\"number\": 2, \"number\": 3}".into(), Rule::Readable, "stands twice"),
+        (b"{\"number\": 2, \"number\": 3}".into(), Rule::Readable, "occurs twice"),
         (format!("{{\"number\": 4, \"size\": {digits}}}").into(), Rule::AxisType, "at most"),
         (format!("{{\"number\": 4, \"size\": 0.{digits}}}").into(), Rule::AxisType, "at most"),
         (b"{\"number\": 4, \"size\": 1e400}".into(), Rule::AxisType, "10^400"),
         (b"{\"number\": 4, \"size\": 1e99999999999999999999}".into(), Rule::AxisType, ""),
-        (b"{\"number\": NaN}".into(), Rule::Readable, "no JSON"),
+        (b"{\"number\": NaN}".into(), Rule::Readable, "not JSON"),
         (b"[]".into(), Rule::Readable, "an object"),
-        (b"{\"number\": 5".into(), Rule::Readable, "no JSON"),
+        (b"{\"number\": 5".into(), Rule::Readable, "not JSON"),
         (
             format!("{{\"number\": 6, \"name\": \"{}\"}}", "n".repeat(600_000)).into(),
             Rule::AxisType,
@@ -174,13 +174,13 @@ async fn unreadable_payload_fails_with_its_position_and_changes_nothing() {
         (
             SOURCE,
             format!("{columns}\n1,2\n").into(),
-            "what begins at byte 0 of the payload is longer than 1048576 bytes",
+            "the record or value at byte 0 of the payload is longer than 1048576 bytes",
         ),
-        (SOURCE, format!("{many}\n1,2\n").into(), "it has 5000 columns, and there may be 4096"),
-        (SOURCE, b"Country \xffName,Country Code,Year,Value\nA,ABW,1960,1\n".into(), "no UTF-8"),
-        (SOURCE, long.into(), "what begins at byte 37 of the payload is longer than 1048576 bytes"),
+        (SOURCE, format!("{many}\n1,2\n").into(), "it has 5000 columns (limit 4096)"),
+        (SOURCE, b"Country \xffName,Country Code,Year,Value\nA,ABW,1960,1\n".into(), "not UTF-8"),
+        (SOURCE, long.into(), "the record or value at byte 37 of the payload is longer than 1048576 bytes"),
         (SOURCE, format!("{HEADER}\"Aruba,ABW,1960,1\n").into(), "is not closed"),
-        (SOURCE, Vec::new(), "there is none"),
+        (SOURCE, Vec::new(), "it is missing"),
         (SOURCE, HEADER.into(), "the payload holds no records"),
         (
             "things",
@@ -193,7 +193,7 @@ async fn unreadable_payload_fails_with_its_position_and_changes_nothing() {
         let cause = run["cause"].as_str().unwrap_or_default();
         assert!(run["state"] == "failed" && cause.contains(told), "{run}");
     }
-    // a row with a million fields is one bad record
+    // a row with a million fields is a single rejected record
     let wide = format!("{HEADER}{}\nAruba,ABW,1961,55811\n", ",".repeat(999_999));
     let taken = run(control, SOURCE, "wide", wide).await;
     assert_eq!(
@@ -235,12 +235,12 @@ async fn document_nested_too_deep_around_its_records_fails_with_its_position() {
 }
 
 #[tokio::test]
-async fn a_schema_that_refers_elsewhere_is_refused_and_nothing_is_fetched() {
+async fn schema_with_a_remote_reference_is_refused_without_a_fetch() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut prepared(&daemon).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-    let address = listener.local_addr().expect("the system tells");
+    let address = listener.local_addr().expect("the system reports it");
     let file = world.path("schema.json");
     std::fs::write(&file, "{}").expect("it is written");
     for schema in [
@@ -260,12 +260,12 @@ async fn a_schema_that_refers_elsewhere_is_refused_and_nothing_is_fetched() {
         assert!(told.contains("schema"), "{schema}: {told}");
     }
     let seen = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
-    assert!(seen.is_err(), "nobody has connected");
+    assert!(seen.is_err(), "no connection was made");
     stops_clean(&world, daemon);
 }
 
 #[tokio::test]
-async fn patterns_that_would_take_for_ever_are_refused_or_matched_at_once() {
+async fn expensive_patterns_are_refused_or_matched_in_linear_time() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut prepared(&daemon).await;
@@ -337,7 +337,7 @@ async fn many_rejects(count: usize) {
     let store = stops_clean(&world, daemon);
     let rejects = rejects(&store, &run);
     let positions = rejects.iter().map(|reject| reject.position);
-    assert!(positions.eq(1..=count as u64), "each is told, in its place");
+    assert!(positions.eq(1..=count as u64), "every reject is listed in order");
 }
 
 #[tokio::test]
@@ -347,7 +347,7 @@ async fn twenty_thousand_rejects_use_bounded_memory_and_are_paged() {
 
 #[tokio::test]
 #[ignore = "a million records take minutes; `just torture`"]
-async fn a_million_rejects_are_kept_in_bounded_memory_and_told_page_by_page() {
+async fn million_rejects_use_bounded_memory_and_are_paged() {
     many_rejects(1_000_000).await;
 }
 
@@ -392,7 +392,7 @@ async fn upload_with_a_wrong_length_leaves_nothing_or_its_declared_bytes() {
     let control = &mut prepared(&daemon).await;
     let path = runs_path(SOURCE, "1", "2020-01-01");
     let rows = format!("{HEADER}Aruba,ABW,1960,54608\nAruba,ABW,1961,55811\n");
-    let begin = rows.find("Aruba,ABW,1961").expect("it is there").to_string();
+    let begin = rows.find("Aruba,ABW,1961").expect("it exists").to_string();
     let chunked = ("transfer-encoding", "chunked");
     for (headers, body) in [
         (vec![("content-length", "10"), ("content-length", "12")], rows.clone()),
@@ -408,9 +408,9 @@ async fn upload_with_a_wrong_length_leaves_nothing_or_its_declared_bytes() {
             assert!((400..500).contains(&answer.status.as_u16()), "{headers:?}: {answer:?}");
         }
     }
-    eventually("nothing is left of them", async || files(&world.state()).is_empty()).await;
+    eventually("no payload is left", async || files(&world.state()).is_empty()).await;
     assert_eq!(document(&get(control, "/v1/runs").await)["items"], json!([]));
-    // what comes behind the declared length is no part of it
+    // bytes after the declared length do not belong to the payload
     let mut wire = Wire::connect(&world.control_socket()).await;
     let answer = wire.ask(head("POST", &path, &[("content-length", &begin)]) + &rows).await;
     let run = ended(control, &begun(&answer.expect("it answers"))).await;
@@ -419,7 +419,7 @@ async fn upload_with_a_wrong_length_leaves_nothing_or_its_declared_bytes() {
 }
 
 #[tokio::test]
-async fn of_concurrent_runs_of_a_source_one_begins_and_others_leave_nothing() {
+async fn concurrent_uploads_of_a_source_start_one_run_and_leave_no_payload() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut prepared(&daemon).await;
@@ -429,7 +429,7 @@ async fn of_concurrent_runs_of_a_source_one_begins_and_others_leave_nothing() {
             [number / 676 % 26, number / 26 % 26, number % 26].map(|letter| char::from(b'A' + letter as u8));
         writeln!(rows, "Land,{},1990,{number}", String::from_iter(letters)).expect("it is text");
     }
-    // all of them hand in the same, or each something else
+    // all clients submit the same payload, or each a different one
     for is_same in [true, false] {
         let calls = (0..8).map(|caller| {
             let (socket, mut rows) = (world.control_socket(), rows.clone());
@@ -475,24 +475,24 @@ async fn payload_that_another_source_keeps_is_not_removed() {
     for run in [&alone, &kept, &forgotten] {
         assert_eq!(run["state"], "completed", "{run}");
     }
-    // payloads go behind the end of a run, before the next one of its source begins
-    eventually("the next one begins", async || {
+    // payloads are removed after the end of a run, before the next run of the source begins
+    eventually("the next run begins", async || {
         ingest(control, "forgets", "3", "2020-01-01", "{\"number\": 3, \"size\": 2}\n").await.status == 202
     })
     .await;
     let kept = format!("raw/{}.raw", kept["raw_sha256"].as_str().expect("it has one"));
     let is_raw = |name: &String| name.starts_with("raw/");
-    eventually("what is kept is there, and nothing else", async || {
+    eventually("only the kept payload exists", async || {
         files(&world.state()).into_keys().filter(is_raw).eq([kept.clone()])
     })
     .await;
     assert!(daemon.stop().success());
 }
 
-/// Answers every request with `body`, as a source that has nothing newer does.
+/// Answers every request with `body`, like a source without a newer release.
 async fn serve_for_ever(listener: TcpListener, body: &'static str) {
     loop {
-        let (mut stream, _) = listener.accept().await.expect("the system lets us");
+        let (mut stream, _) = listener.accept().await.expect("the system permits it");
         tokio::spawn(async move {
             let mut request = [0; 4096];
             let head =
@@ -505,11 +505,11 @@ async fn serve_for_ever(listener: TcpListener, body: &'static str) {
 }
 
 #[tokio::test]
-async fn a_payload_that_was_pulled_in_vain_leaves_nothing() {
+async fn pulled_payload_without_changes_is_removed() {
     let world = World::with_config("[ingestion]\nallow_local = [\"127.0.0.0/8\"]");
     let daemon = world.serve().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-    let address = listener.local_addr().expect("the system tells");
+    let address = listener.local_addr().expect("the system reports it");
     tokio::spawn(serve_for_ever(listener, "{\"number\": 1, \"size\": 2}\n"));
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
     let (ontology, source, mut definition) = things("pulled");
@@ -527,7 +527,7 @@ async fn a_payload_that_was_pulled_in_vain_leaves_nothing() {
     let first = post(routes, "/v1/query", &query).await;
     assert_eq!((first.status.as_u16(), at(&first, "/response/records/0/axes/size")), (200, json!("2")));
     tokio::time::sleep(Duration::from_secs(3)).await;
-    // the source says the same as before: what it says is as old as it was
+    // the source returns the same payload as before, so its release stays as old as it was
     problem(&post(routes, "/v1/query", &query).await, 503, "source_stale");
     assert_eq!(document(&get(control, "/v1/runs").await)["items"].as_array().map(Vec::len), Some(1));
     eventually("no payload is left", async || {
@@ -538,7 +538,7 @@ async fn a_payload_that_was_pulled_in_vain_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn requests_in_any_order_do_not_block_the_right_one() {
+async fn requests_in_random_order_do_not_block_a_valid_run() {
     let mut rng = fastrand::Rng::new();
     let world = World::default();
     let daemon = world.serve().await;
@@ -564,12 +564,12 @@ async fn requests_in_any_order_do_not_block_the_right_one() {
                 8 => post(routes, "/v1/query", &query).await,
                 _ => post(control, "/v1/runs/0123456789abcdef/cancel", &json!({})).await,
             };
-            // a source that has nothing to say may be stale
+            // a source without a usable release may be stale
             let status = answer.status.as_u16();
             assert!(status < 500 || (step == 8 && status == 503), "step {step}: {}", document(&answer));
         }
     }
-    eventually("nothing goes on", async || {
+    eventually("no run is running", async || {
         !get(control, "/v1/runs").await.body.windows(9).any(|some| some == b"\"running\"")
     })
     .await;
@@ -579,7 +579,7 @@ async fn requests_in_any_order_do_not_block_the_right_one() {
     stops_clean(&world, daemon);
 }
 
-/// A run in whose middle the disk gets full; then there is room again.
+/// Fills the disk in the middle of a run, and then frees it.
 async fn a_disk_that_gets_full(world: &World, disk: &impl Disk) {
     let daemon = world.serve().await;
     let control = &mut prepared(&daemon).await;
@@ -594,11 +594,13 @@ async fn a_disk_that_gets_full(world: &World, disk: &impl Disk) {
     }
     let run_id = begun(&ingest(control, "things", "2", "2021-01-01", payload.clone()).await);
     let path = format!("/v1/runs/{run_id}");
-    eventually("it reads", async || at(&get(control, &path).await, "/progress/read").as_u64() > Some(100))
-        .await;
+    eventually("the run reads records", async || {
+        at(&get(control, &path).await, "/progress/read").as_u64() > Some(100)
+    })
+    .await;
     disk.fill(&daemon);
     let routes = &mut daemon.routes().await;
-    // the verdict side is as on any full disk: what there is is served
+    // a full disk does not stop reads: stored data is served
     assert_eq!(get(routes, "/healthz").await.status, 200);
     let known = answers(routes, "things", &json!({"axes_requested": ["name"]})).await;
     assert_eq!(known.len(), 1);
@@ -612,10 +614,14 @@ async fn a_disk_that_gets_full(world: &World, disk: &impl Disk) {
     let verdict = post(routes, "/v1/verdicts/after", &submission(GOOD)).await;
     assert_eq!(verdict.status, 201, "{}", document(&verdict));
     let known = answers(routes, "things", &json!({"axes_requested": ["name"]})).await;
-    assert_eq!(known.len(), 1, "nothing of it is there");
+    assert_eq!(known.len(), 1, "no record of the failed run is visible");
     let mut there = files(&disk.state());
     there.retain(|name, _| !held.contains_key(name));
-    assert_eq!(there.into_keys().collect::<Vec<_>>(), Vec::<String>::new(), "no payload and no rejects");
+    assert_eq!(
+        there.into_keys().collect::<Vec<_>>(),
+        Vec::<String>::new(),
+        "no payload and no rejects are left"
+    );
 
     let next = run(control, "things", "2", payload).await;
     assert_eq!((&next["state"], &next["counts"]["records"]), (&json!("completed"), &json!(30_000)), "{next}");
@@ -624,20 +630,20 @@ async fn a_disk_that_gets_full(world: &World, disk: &impl Disk) {
 }
 
 #[tokio::test]
-async fn a_run_on_a_disk_on_which_nothing_grows_fails_and_the_next_one_works() {
+async fn run_fails_at_a_file_size_limit_and_the_next_run_completes() {
     let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
     if !disk::can_be_filled(&mut world) {
-        println!("skipped: there is no prlimit");
+        println!("skipped: prlimit not found");
         return;
     }
     a_disk_that_gets_full(&world, &Bounded(world.state())).await;
 }
 
 #[tokio::test]
-async fn a_run_on_a_full_tmpfs_fails_and_the_next_one_works() {
+async fn run_fails_on_a_full_tmpfs_and_the_next_run_completes() {
     let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
     let Some(disk) = Tmpfs::mount(&world) else {
-        println!("skipped: no tmpfs can be mounted here");
+        println!("skipped: this machine cannot mount a tmpfs");
         return;
     };
     world.wrapper = disk.wrapper();

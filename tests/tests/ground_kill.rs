@@ -1,5 +1,5 @@
-//! `kill -9` at random moments of runs, and bytes that flip: a run is wholly there or not at all, goes on by itself, and
-//! what is damaged is named and stands in the way of nothing else.
+//! `kill -9` at random moments of runs, and flipped bytes. A run is visible completely or not at all, and is resumed
+//! after the start. Damage is named and affects no other source.
 
 use hyper::Method;
 use oracled_api::base::client::Client;
@@ -22,9 +22,9 @@ use std::time::Duration;
 
 const SOURCE: &str = "world-bank-population";
 const OTHER: &str = "iso-4217";
-/// So many records has a release.
+/// Records in a release.
 const RECORDS: usize = 4000;
-/// A kill comes within so many milliseconds: a run takes about as long.
+/// Longest time until a kill, in milliseconds, which is about the duration of a run.
 const KILL_WITHIN_MS: u64 = 700;
 
 fn version(release: usize) -> String {
@@ -35,7 +35,7 @@ fn released_at(release: usize) -> String {
     format!("{}-01-01", version(release))
 }
 
-/// A release: every tenth record says something else than in the one before, some come and some go.
+/// A release: every tenth record differs from the one before, and some records are added or removed.
 fn payload(release: usize) -> String {
     let mut text = "Country Name,Country Code,Year,Value\n".to_owned();
     for number in release * 40..release * 40 + RECORDS {
@@ -47,7 +47,7 @@ fn payload(release: usize) -> String {
     text
 }
 
-/// What the source says as of a release, by the ids of its records.
+/// Records of the source as of a release, by id.
 async fn said(routes: &mut Client, release: usize) -> BTreeMap<String, String> {
     let time = format!("{}T00:00:00Z", released_at(release));
     let request = json!({"axes_requested": ["area_name", "population"], "point_in_time": time});
@@ -66,14 +66,15 @@ async fn prepared(world: &World) -> Client {
     control
 }
 
-/// Ingests a release; hands back its run.
+/// Ingests a release and returns its run.
 async fn ingested(control: &mut Client, release: usize) -> Value {
     let (version, released_at) = (version(release), released_at(release));
     let begins = ingest(control, SOURCE, &version, &released_at, payload(release)).await;
     ended(control, &begun(&begins)).await
 }
 
-/// What a daemon that nobody disturbs makes of so many releases: each run's counts, what it says after each, the export.
+/// Results of these releases in a daemon that is never killed: counts of each run, records after each, and the
+/// export.
 struct Undisturbed {
     counts: Vec<Value>,
     said: Vec<BTreeMap<String, String>>,
@@ -99,14 +100,14 @@ impl Undisturbed {
     }
 }
 
-/// The run of `version`, if the daemon knows one.
+/// The run of `version`, if the daemon has one.
 async fn run_of(control: &mut Client, version: &str) -> Option<Value> {
     let runs = document(&get(control, &format!("/v1/runs?oracle_id={SOURCE}&limit=1000")).await);
     let runs = runs["items"].as_array().cloned().unwrap_or_default();
     runs.into_iter().map(|seen| seen["run"].clone()).find(|run| run["version"] == version)
 }
 
-/// That every file is named, and every name has its file.
+/// Checks that the files on disk are exactly the files that the store names.
 fn check_files(world: &World) -> Store {
     let (_, store) = stopped(&world.state());
     store.audit_all().expect("the store has all that it counts");
@@ -114,7 +115,7 @@ fn check_files(world: &World) -> Store {
     store
 }
 
-/// Kills the daemon so many times while releases are ingested, one behind the other.
+/// Kills the daemon `kills` times while it ingests releases one after another.
 async fn kill_during_runs(kills: usize) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
@@ -132,7 +133,7 @@ async fn kill_during_runs(kills: usize) {
         let text = payload(release);
         let upload = tokio::spawn(async move {
             let mut control = Client::connect(&socket).await.expect("the socket is served");
-            // the kill may come first, and a run that goes on already refuses it
+            // the kill may come first, and a resumed run rejects the upload
             drop(control.call(Method::POST, &path, Some(text.into())).await);
         });
         let after = Duration::from_millis(rng.u64(0..KILL_WITHIN_MS));
@@ -140,7 +141,7 @@ async fn kill_during_runs(kills: usize) {
         daemon.kill();
         done += 1;
         upload.await.expect("it does not panic");
-        // a start that is cut short must not be in the way of the next
+        // an interrupted start must not block the next one
         let early = world.spawn();
         tokio::time::sleep(Duration::from_micros(rng.u64(0..200_000))).await;
         early.kill();
@@ -158,7 +159,7 @@ async fn kill_during_runs(kills: usize) {
         );
         match known {
             None => {
-                assert!(at_once == before, "nothing of it is there");
+                assert!(at_once == before, "no record of the run is visible");
                 unknown += 1;
             }
             Some(run) => {
@@ -166,7 +167,7 @@ async fn kill_during_runs(kills: usize) {
                 let run = ended(control, run["run_id"].as_str().expect("it has an id")).await;
                 assert_eq!(run["state"], "completed", "{run}");
                 let now = said(routes, release).await;
-                assert!(at_once == before || at_once == now, "it is wholly there or not at all");
+                assert!(at_once == before || at_once == now, "the run is visible completely or not at all");
                 before = now;
                 release += 1;
             }
@@ -176,13 +177,13 @@ async fn kill_during_runs(kills: usize) {
         check_files(&world);
     }
     println!(
-        "{done} kills: {unknown} runs had not begun, {cut} were cut short and went on; {release} releases"
+        "{done} kills: {unknown} runs had not begun, {cut} were interrupted and resumed; {release} releases"
     );
-    assert!(kills < 20 || cut > 0, "no kill came in a run");
+    assert!(kills < 20 || cut > 0, "no kill interrupted a run");
     compare(&world, release).await;
 }
 
-/// That so many releases have come to the same as in a daemon that nobody has disturbed.
+/// Compares the results of these releases with those of a daemon that was never killed.
 async fn compare(world: &World, releases: usize) {
     let undisturbed = Undisturbed::of(releases).await;
     let daemon = world.serve().await;
@@ -200,17 +201,17 @@ async fn compare(world: &World, releases: usize) {
 }
 
 #[tokio::test]
-async fn runs_go_on_after_kills_and_end_as_if_there_had_been_none() {
+async fn killed_runs_resume_with_the_same_result() {
     kill_during_runs(3).await;
 }
 
 #[tokio::test]
 #[ignore = "60 kills take minutes; `just torture`"]
-async fn runs_go_on_after_sixty_kills_and_end_as_if_there_had_been_none() {
+async fn runs_resume_after_60_kills_with_the_same_result() {
     kill_during_runs(60).await;
 }
 
-/// The `normalized_hash` of `record`, computed from the answer alone.
+/// The `normalized_hash` of `record`, computed only from the answer.
 fn normalized_hash(record: &Value) -> String {
     let members = |field: &str| {
         let members = record[field].as_object().into_iter().flatten();
@@ -224,8 +225,8 @@ fn normalized_hash(record: &Value) -> String {
     Sha256Hex::of(&serde_json::to_vec(&content).expect("it is plain data")).to_string()
 }
 
-/// Queries the source by scan, index, identity and id until it is stopped. Checks the hash of every record, and counts
-/// them.
+/// Queries the source by scan, index, identity and id until it is stopped. Checks the hash of every record, and
+/// counts them.
 async fn check_hashes(socket: PathBuf, turn: usize, stop: Arc<AtomicBool>) -> usize {
     let mut routes = Client::connect(&socket).await.expect("the routes' socket is served");
     let (mut checked, mut code) = (0, "AAA".to_owned());
@@ -298,7 +299,7 @@ async fn hashes_match_the_answers_of_a_daemon_that_resumes_a_run() {
     assert!(resumed > 0, "no run was resumed");
 }
 
-/// A world in which two sources have said something, with the daemon stopped; the folder of its ground truth.
+/// A world with releases of two sources and a stopped daemon, and the folder of its ground truth.
 async fn whole() -> (World, PathBuf) {
     let world = World::default();
     let daemon = world.serve().await;
@@ -318,21 +319,21 @@ fn verify_files(view: &SourceView) -> Result<u64, StoreError> {
     view.verify_files(&mut view.meter(&BTreeSet::new(), &mut |_| true))
 }
 
-/// Turns a byte over; the same again turns it back.
+/// Flips a bit of a byte. A second call restores it.
 fn flip(path: &Path, place: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(path).expect("it is there");
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("it exists");
     let mut byte = [0];
     file.read_exact_at(&mut byte, place).expect("it is long enough");
     file.write_all_at(&[byte[0] ^ 0x10], place).expect("it is written");
 }
 
-/// Some places in a file, among them its first and its last bytes.
+/// Some positions in a file, including the first and the last byte.
 fn places(path: &Path, rng: &mut fastrand::Rng) -> Vec<u64> {
-    let len = fs::metadata(path).expect("it is there").len();
+    let len = fs::metadata(path).expect("it exists").len();
     [0, len / 2, len - 40, len - 1].into_iter().chain((0..4).map(|_| rng.u64(0..len))).collect()
 }
 
-/// That the daemon serves what has nothing to do with the damage: another source, and verdicts.
+/// Checks that the daemon serves data that the damage does not affect: another source, and verdicts.
 async fn others_go_on(world: &World, routes: &mut Client, control: &mut Client, round: u64) {
     let filter = json!({"axis": "alpha_3", "operator": "eq", "value": "ALL"});
     let lek = answers(routes, OTHER, &json!({"axes_requested": ["name"], "filters": [filter]})).await;
@@ -348,7 +349,7 @@ async fn others_go_on(world: &World, routes: &mut Client, control: &mut Client, 
 }
 
 #[tokio::test]
-async fn a_byte_that_flips_in_a_payload_is_found_and_named() {
+async fn flipped_byte_in_a_payload_is_found_and_named() {
     let (world, ground) = whole().await;
     let raw = {
         let (_journal, store) = stopped(&world.state());
@@ -360,15 +361,14 @@ async fn a_byte_that_flips_in_a_payload_is_found_and_named() {
         flip(&path, place);
         let daemon = world.serve().await;
         let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-        assert_eq!(said(routes, 1).await.len(), RECORDS, "what was read from it stays");
+        assert_eq!(said(routes, 1).await.len(), RECORDS, "records of the run stay visible");
         others_go_on(&world, routes, control, round).await;
         assert!(daemon.stop().success());
         let (journal, store) = stopped(&world.state());
-        let verified =
-            view(&store, SOURCE).verify_run(1, |_| true).expect("it is read").expect("it is there");
+        let verified = view(&store, SOURCE).verify_run(1, |_| true).expect("it is read").expect("it exists");
         assert!(verified.fault_count > 0, "byte {place}");
         assert!(verified.faults[0].what.contains(raw.as_str()), "byte {place}: {:?}", verified.faults[0]);
-        let whole = view(&store, SOURCE).verify_run(2, |_| true).expect("it is read").expect("it is there");
+        let whole = view(&store, SOURCE).verify_run(2, |_| true).expect("it is read").expect("it exists");
         assert_eq!(whole.fault_count, 0);
         drop((journal, store));
         flip(&path, place);
@@ -393,7 +393,7 @@ async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
         let request = json!({"axes_requested": ["population"], "max_results": 10_000});
         let answer = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": request})).await;
         if answer.status == 200 {
-            // what is damaged does not concern this question
+            // the damaged byte is not needed for this query
             assert_eq!(at(&answer, "/response/records").as_array().map(Vec::len), Some(RECORDS));
             hidden += 1;
         } else {
@@ -413,18 +413,18 @@ async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
             break;
         }
         let (_journal, store) = stopped(&world.state());
-        verify_files(&view(&store, SOURCE)).expect("it is whole again");
+        verify_files(&view(&store, SOURCE)).expect("the file is intact again");
         flip(&path, place);
         let opened = store.view(&SOURCE.parse().expect("it is an id"));
         let found = opened.and_then(|view| verify_files(&view.expect("it is registered")));
-        let told = found.expect_err("verification finds it").to_string();
+        let told = found.expect_err("verification finds the damage").to_string();
         assert!(told.contains(fact.as_str()), "{told}");
         flip(&path, place);
     }
-    println!("{hidden} times the question did not concern what was damaged");
+    println!("{hidden} queries did not read the damaged byte");
 }
 
-/// What `oraclectl` prints, where it ends with this exit code.
+/// Output of `oraclectl`, which must end with this exit code.
 fn printed(world: &World, line: &[&str], code: i32) -> String {
     let output = world.ctl(line);
     assert_eq!(output.status.code(), Some(code), "{line:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -432,14 +432,14 @@ fn printed(world: &World, line: &[&str], code: i32) -> String {
 }
 
 #[tokio::test]
-async fn daemon_finds_a_damaged_payload_by_itself() {
+async fn daily_check_finds_a_damaged_payload() {
     let (world, ground) = whole().await;
     let raw = {
         let (_journal, store) = stopped(&world.state());
         view(&store, SOURCE).state.completed[0].raw_sha256.clone()
     };
     let path = ground.join(format!("raw/{raw}.raw"));
-    let place = fs::metadata(&path).expect("it is there").len() / 2;
+    let place = fs::metadata(&path).expect("it exists").len() / 2;
     flip(&path, place);
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
@@ -463,7 +463,7 @@ async fn daemon_finds_a_damaged_payload_by_itself() {
 
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
-    assert!(metrics(routes).await.contains(&faults(SOURCE, 1)), "a restart forgets no fault");
+    assert!(metrics(routes).await.contains(&faults(SOURCE, 1)), "faults are kept over a restart");
     let shown_again = document(&get(control, &format!("/v1/sources/{SOURCE}")).await);
     assert_eq!(checked_at(&shown), checked_at(&shown_again), "it is not checked again at each start");
     flip(&path, place);
@@ -482,12 +482,12 @@ async fn damaged_or_missing_facts_files_are_rebuilt_with_the_same_content() {
         let (cut, gone) = (&state.files[0].sha256, &state.completed[1].rows.sha256);
         (export(&store, SOURCE), path(cut.as_str()), path(gone.as_str()))
     };
-    flip(&cut, fs::metadata(&cut).expect("it is there").len() / 3);
-    fs::remove_file(&gone).expect("it is there");
+    flip(&cut, fs::metadata(&cut).expect("it exists").len() / 3);
+    fs::remove_file(&gone).expect("it exists");
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
     let told = format!("{} is missing; `oraclectl source rebuild {SOURCE}`", gone.display());
-    eventually("it is told", async || world.service_log().contains(&told)).await;
+    eventually("the service log names the missing file", async || world.service_log().contains(&told)).await;
     let missing = |number: u64| format!("oracled_source_files_missing{{oracle=\"{SOURCE}\"}} {number}\n");
     let metrics = async |routes: &mut Client| {
         String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("it is text")
@@ -501,9 +501,9 @@ async fn damaged_or_missing_facts_files_are_rebuilt_with_the_same_content() {
 
     let verified = printed(&world, &["source", "verify", SOURCE], 1);
     assert!(verified.contains("is damaged at byte"), "{verified}");
-    assert_eq!(verified.matches("where its records lie is not known").count(), 2, "{verified}");
+    assert_eq!(verified.matches("the offsets of its records are unknown").count(), 2, "{verified}");
     let rebuilt = printed(&world, &["source", "rebuild", SOURCE], 0);
-    assert_eq!(rebuilt, format!("2 files of {SOURCE} made anew out of the payloads of 2 runs\n"));
+    assert_eq!(rebuilt, format!("2 files of {SOURCE} rebuilt from the payloads of 2 runs\n"));
     assert_eq!(post(routes, "/v1/query", &query).await.status, 200);
     assert!(printed(&world, &["source", "export", SOURCE], 0).into_bytes() == before);
     assert!(metrics(routes).await.contains(&missing(0)));

@@ -1,4 +1,4 @@
-//! Pulls from sources behind TLS, with and without a certificate of one's own.
+//! Pulls from sources over TLS, with and without client certificates.
 
 use oracled_tests::ground::{approve, ended, put, register_all, things};
 use oracled_tests::{World, at, document, post, problem};
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 const PAYLOAD: &str = "{\"number\": 1, \"size\": 2}\n";
 
-/// Whoever signs certificates.
+/// A certificate authority.
 struct Authority {
     params: CertificateParams,
     key: KeyPair,
@@ -52,7 +52,8 @@ impl Authority {
         CertifiedKey { cert, signing_key }
     }
 
-    /// A source behind TLS with a certificate of this authority; of whoever asks it wants one of `clients`, if of anybody.
+    /// Starts a source over TLS with a certificate of this authority and returns its URL. With `clients`, it requires
+    /// a client certificate of that authority.
     async fn serve(&self, clients: Option<&Self>) -> String {
         let CertifiedKey { cert, signing_key } = self.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
         let provider = Arc::new(ring::default_provider());
@@ -67,13 +68,13 @@ impl Authority {
             }
         };
         let key = PrivateKeyDer::try_from(signing_key.serialize_der()).expect("it is a key");
-        let config = config.with_single_cert(vec![cert.der().clone()], key).expect("they belong together");
+        let config = config.with_single_cert(vec![cert.der().clone()], key).expect("they match");
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-        let address = listener.local_addr().expect("the system tells");
+        let address = listener.local_addr().expect("the system reports it");
         tokio::spawn(async move {
             loop {
-                let (stream, _) = listener.accept().await.expect("the system lets us");
+                let (stream, _) = listener.accept().await.expect("the system permits it");
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
@@ -93,7 +94,8 @@ impl Authority {
     }
 }
 
-/// A world that trusts `authority`, and has `certified` to show for the pipeline `member` where `endpoint` is.
+/// A world that trusts `authority` and has the client certificate `certified` for the pipeline `member` and the
+/// origin of `endpoint`.
 fn world(authority: &Authority, certified: &CertifiedKey<KeyPair>, endpoint: &str) -> World {
     let mut world = World::default();
     let files = [
@@ -147,7 +149,7 @@ async fn tls_pull_requires_the_right_server_and_client_certificates() {
             }
         }
     }
-    // whoever may register a pipeline cannot have the certificate shown to somebody else
+    // the right to register a pipeline must not suffice to send the certificate to another server
     let (_, _, mut definition) = things("member");
     for endpoint in [other.serve(None).await, "https://example.org/things".into()] {
         definition["pipeline"]["retrieval"] =

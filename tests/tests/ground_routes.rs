@@ -1,4 +1,4 @@
-//! What routes ask of sources: records, their provenance, what changed, and signals.
+//! Sources on the routes' socket: records, their provenance, the feed of changes, and signals.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -14,10 +14,10 @@ const SOURCE: &str = "world-bank-population";
 
 fn example(name: &str) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth").join(name);
-    serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON")
+    serde_json::from_slice(&fs::read(path).expect("it exists")).expect("it is JSON")
 }
 
-/// A source with two releases that answers.
+/// Registers and approves a source with two releases.
 async fn two_releases(control: &mut Client) {
     pending_releases(control).await;
     let approved = post(control, &format!("/v1/sources/{SOURCE}/review"), &json!({"approve": {}})).await;
@@ -80,7 +80,7 @@ async fn query(routes: &mut Client, request: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_value_leads_from_its_answer_to_the_bytes_of_its_source() {
+async fn answer_traces_to_the_bytes_of_its_source() {
     let world = World::default();
     let daemon = world.serve().await;
     two_releases(&mut daemon.control().await).await;
@@ -102,13 +102,13 @@ async fn a_value_leads_from_its_answer_to_the_bytes_of_its_source() {
         (&record["units"]["population"], &record["definitions"]["population"]),
         (&json!("{person}"), &json!("without Kosovo"))
     );
-    assert_eq!(record["valid_until"], Value::Null, "the later release is not seen");
+    assert_eq!(record["valid_until"], Value::Null, "the later release has no effect");
     assert_eq!(answer.pointer("/response/explain/access"), Some(&json!("identity_prefix")));
     let chain = answer.pointer("/response/provenance/0").expect("it was asked for");
     let id = record["record_id"].as_str().expect("it has an id");
     let mut traced = document(&get(routes, &format!("/v1/records/{id}/provenance")).await);
     let ended = ["valid_until", "superseded_by"].map(|name| traced[name].take());
-    assert_eq!(&traced, chain, "the provenance differs in the later end");
+    assert_eq!(&traced, chain, "the provenance differs only in the later end of validity");
     assert_eq!(ended[0], "2023-05-04T00:00:00Z");
     let now = document(&get(routes, &format!("/v1/records/{id}")).await);
     assert_eq!((&now["standing"], &now["source_version"]), (&json!("withdrawn"), &json!("2020-04-14")));
@@ -123,7 +123,7 @@ async fn a_value_leads_from_its_answer_to_the_bytes_of_its_source() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_an_error_and_not_an_empty_answer() {
+async fn invalid_query_is_an_error_and_not_an_empty_answer() {
     let world = World::default();
     let daemon = world.serve().await;
     two_releases(&mut daemon.control().await).await;
@@ -156,7 +156,7 @@ async fn what_cannot_be_meant_is_an_error_and_not_an_empty_answer() {
 }
 
 #[tokio::test]
-async fn days_are_read_as_moments_and_other_text_is_an_error_with_its_field() {
+async fn query_times_accept_days_and_moments_and_reject_other_values() {
     let world = World::default();
     let daemon = world.serve().await;
     two_releases(&mut daemon.control().await).await;
@@ -176,7 +176,7 @@ async fn days_are_read_as_moments_and_other_text_is_an_error_with_its_field() {
     ] {
         let asked = json!({"oracle_id": SOURCE, "request": request(field, when)});
         let problem = problem(&post(routes, "/v1/query", &asked).await, 400, "invalid_request");
-        let detail = problem["detail"].as_str().expect("it says why");
+        let detail = problem["detail"].as_str().expect("it has a detail");
         assert!(detail.starts_with(&format!("request.{field}: ")), "{detail}");
         let forms = "a day such as 2026-11-20, or a time such as 2026-11-20T10:00:00Z";
         assert!(detail.contains(forms), "{detail}");
@@ -184,7 +184,7 @@ async fn days_are_read_as_moments_and_other_text_is_an_error_with_its_field() {
 }
 
 #[tokio::test]
-async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
+async fn change_feed_lists_versions_and_signals_invalidate_a_source() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -277,12 +277,12 @@ async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
         assert_eq!(send(&signed(b"s3cret")).await, 200);
     }
     assert_eq!(send(&signed(b"s3cret")).await, 429);
-    fs::remove_file(&file).expect("it was there");
-    assert_eq!(send(&signed(b"s3cret")).await, 500, "without the secret nothing is taken");
+    fs::remove_file(&file).expect("it existed");
+    assert_eq!(send(&signed(b"s3cret")).await, 500, "without the secret no signal is accepted");
 }
 
 #[tokio::test]
-async fn an_export_is_every_version_and_pruning_leaves_provenance() {
+async fn export_has_every_version_and_pruning_keeps_provenance() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -300,7 +300,7 @@ async fn an_export_is_every_version_and_pruning_leaves_provenance() {
         .map(|line| line["provenance"]["source_record_id"].as_str().expect("it has one"))
         .collect();
     assert_eq!(ids, ["ABW/1960", "ABW/1960", "ABW/1961", "SRB/1990"]);
-    // the pipeline keeps what has ended for ten years
+    // the pipeline keeps ended versions for ten years
     let prune = format!("/v1/sources/{SOURCE}/prune");
     problem(&post(control, &prune, &json!({"before": "2025-01-01"})).await, 400, "invalid_request");
     let mut shorter = oracled_tests::ground::open_pipeline(SOURCE);
@@ -323,7 +323,7 @@ async fn an_export_is_every_version_and_pruning_leaves_provenance() {
     let said: Vec<_> = lines.iter().map(|line| line["record"].is_null()).collect();
     assert_eq!(said, [true, false, false, true]);
     let pruned: Vec<_> = lines.iter().map(|line| line["provenance"]["pruned"] == true).collect();
-    assert_eq!(pruned, said, "provenance says so");
+    assert_eq!(pruned, said, "provenance reports it");
     let routes = &mut daemon.routes().await;
     let then =
         query(routes, json!({"axes_requested": ["population"], "point_in_time": "2021-01-01T00:00:00Z"}))
@@ -340,12 +340,12 @@ async fn an_export_is_every_version_and_pruning_leaves_provenance() {
         );
         let shown = world.ctl(&["provenance", record_id]);
         let shown = String::from_utf8_lossy(&shown.stdout);
-        assert_eq!(shown.contains("it was pruned"), was_pruned, "{shown}");
+        assert_eq!(shown.contains("pruned; only the hashes"), was_pruned, "{shown}");
     }
 }
 
 #[tokio::test]
-async fn a_damaged_source_keeps_no_signal_from_the_others() {
+async fn signal_reaches_all_sources_if_one_is_damaged() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -378,7 +378,7 @@ async fn a_damaged_source_keeps_no_signal_from_the_others() {
 }
 
 #[tokio::test]
-async fn whoever_sends_a_body_that_nobody_asked_for_reads_the_answer() {
+async fn unused_request_body_does_not_prevent_the_answer() {
     let world = World::default();
     let daemon = world.serve().await;
     let body = vec![b' '; 8 << 20];

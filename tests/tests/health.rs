@@ -1,4 +1,4 @@
-//! The oracles' health, from outside.
+//! Health of the oracles, and its control.
 
 use hyper::Method;
 use oracled_tests::model::ModelServer;
@@ -6,7 +6,7 @@ use oracled_tests::{World, document, get, post, problem, whole_log};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn both_sockets_tell_how_the_oracles_are_doing() {
+async fn both_sockets_list_the_health_of_oracles() {
     let world = World::default();
     let daemon = world.serve().await;
     for client in [&mut daemon.routes().await, &mut daemon.control().await] {
@@ -16,7 +16,7 @@ async fn both_sockets_tell_how_the_oracles_are_doing() {
 }
 
 #[tokio::test]
-async fn an_oracle_that_there_is_not_is_not_steered_and_nothing_is_logged() {
+async fn unknown_oracle_is_refused_without_a_log_entry() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -38,7 +38,7 @@ async fn an_oracle_that_there_is_not_is_not_steered_and_nothing_is_logged() {
         let path = format!("/v1/health/oracles/{name}");
         problem(&post(control, &path, &json!({"action": "open"})).await, 400, "invalid_request");
     }
-    assert_eq!(whole_log(control).await.len(), 1, "the start alone");
+    assert_eq!(whole_log(control).await.len(), 1, "only the start is logged");
 }
 
 #[tokio::test]
@@ -70,7 +70,11 @@ async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
             assert_eq!(told.pointer("/probe/succeeded"), succeeded, "{told}");
         }
         let (open, closed) = ((json!("circuit_open"), json!(true)), (json!("healthy"), json!(false)));
-        assert_eq!(steered, [open.clone(), open, closed.clone(), closed], "a probe closes nothing");
+        assert_eq!(
+            steered,
+            [open.clone(), open, closed.clone(), closed],
+            "a probe does not close the circuit"
+        );
         assert_eq!(server.probes().len(), probed + 2);
     }
 
@@ -86,11 +90,11 @@ async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
         json!([entry["event"], entry[named[0]], entry[named[1]], entry["peer"]["uid"]])
     };
     let entries = whole_log(control).await;
-    assert_eq!(entries.iter().skip(1).map(said).collect::<Vec<_>>(), expected, "behind the start");
+    assert_eq!(entries.iter().skip(1).map(said).collect::<Vec<_>>(), expected, "entries after the start");
 }
 
 #[tokio::test]
-async fn routes_steer_no_oracle() {
+async fn routes_socket_cannot_control_an_oracle() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -101,7 +105,7 @@ async fn routes_steer_no_oracle() {
 }
 
 #[tokio::test]
-async fn oraclectl_shows_and_steers_the_oracles() {
+async fn oraclectl_shows_and_controls_oracles() {
     let world = World::default();
     let _daemon = world.serve().await;
     let shown = world.ctl(&["health"]);
@@ -117,5 +121,5 @@ async fn oraclectl_shows_and_steers_the_oracles() {
         let said = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(said, "oraclectl: there is no oracle `model`; known: none (oracle_unknown)\n");
     }
-    assert_eq!(world.ctl(&["health", "open"]).status.code(), Some(2), "which one?");
+    assert_eq!(world.ctl(&["health", "open"]).status.code(), Some(2), "the name of the oracle is required");
 }

@@ -13,9 +13,9 @@ use tokio::time::{sleep, timeout};
 
 const GOOD: &str = r#"{"verdict":"GREEN","summary":"ok"}"#;
 const KIB: u64 = 1024;
-/// The largest allowed ratio of the honest client's p99 beside hostile callers to its quiet p99.
+/// Largest permitted ratio of the honest client's p99 with hostile callers to its quiet p99.
 const SLOWER_MAX: u32 = 5;
-/// The smallest quiet p99 used for that ratio. The test shares 2 noisy cores with its hostile callers, so that a few ms of
+/// Smallest quiet p99 for that ratio. The test shares two noisy cores with its hostile callers. A few ms of
 /// scheduling would exceed any ratio to a p99 below 1 ms.
 const QUIET_MIN: Duration = Duration::from_millis(5);
 /// The connections that each hostile caller keeps open without reading, or while reading slowly.
@@ -101,7 +101,7 @@ async fn connections_over_the_bound_are_refused_a_few_dozen_at_a_time() {
 async fn unread_answers_give_their_room_to_evaluations_that_wait() {
     let world = World::default();
     let daemon = world.serve().await;
-    // each full stop of the text is a step in the answer, so one answer has megabytes
+    // each full stop of the text is a step in the answer, so one answer has several MB
     let request = json!({"candidate_output": "A. ".repeat(20_000), "facts": ["B"]}).to_string();
     let mut unread = Vec::new();
     for _ in 0..20 {

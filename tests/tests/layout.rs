@@ -1,4 +1,4 @@
-//! The folders of each crate: imports run one way, and no two modules of a folder import each other.
+//! The folders of each crate: imports point one way, and no two modules of a folder import each other.
 
 use crate::architecture::rust_files;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
-/// The top folders of each crate. Each imports only from those before it; those of one group are independent.
+/// Top folders of each crate. Each imports only earlier ones; the folders of one group do not import each other.
 const ORDER: [(&str, &[&[&str]]); 6] = [
     (
         "domain",
@@ -222,7 +222,7 @@ fn leaves(tree: &UseTree) -> Vec<(Vec<String>, String)> {
 
 /// An import of a later feature would make the earlier one depend on it.
 #[test]
-fn features_import_only_those_before_them() {
+fn features_import_only_earlier_features() {
     for (folder, order) in ORDER {
         let modules = Modules::of(folder);
         let position = |module: &[String]| {
@@ -243,7 +243,7 @@ fn features_import_only_those_before_them() {
     }
 }
 
-/// Two modules that import each other are one that is spread over two files.
+/// Two modules that import each other are one module in two files.
 #[test]
 fn modules_of_a_folder_do_not_import_each_other() {
     for (folder, _) in ORDER {
@@ -279,7 +279,7 @@ fn in_cycles(mut arrows: BTreeSet<(String, String)>) -> BTreeSet<(String, String
 
 /// Cargo compiles only the files that `main.rs` names.
 #[test]
-fn every_file_of_tests_is_compiled() {
+fn every_test_file_is_named_in_main_rs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let main = fs::read_to_string(folder.join("main.rs")).expect("it is read");
     let named: BTreeSet<_> = main

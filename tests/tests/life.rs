@@ -1,4 +1,4 @@
-//! The daemon's life: how it is configured, what it tells systemd, and how it ends.
+//! The daemon's life cycle: configuration, notifications to systemd, and shutdown.
 
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::wire::{Wire, head};
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-/// Sends a submission's head, and waits until the daemon asks for its body: from then on it is in flight.
+/// Sends the head of a submission and waits for `100 Continue`. From then on, the submission is in flight.
 async fn begun(world: &World, session: &str, body: &str) -> Wire {
     let mut wire = Wire::connect(&world.socket()).await;
     let length = body.len().to_string();
@@ -34,7 +34,7 @@ async fn stops_in_good_order(signal: &str) {
     let mut idle = Wire::connect(&world.socket()).await;
     assert_eq!(idle.ask(head("GET", "/healthz", &[])).await.expect("it answers").status, 200);
     daemon.signal(signal);
-    eventually("it takes nobody new", async || !world.socket().exists()).await;
+    eventually("the routes' socket is removed", async || !world.socket().exists()).await;
     idle.hung_up().await;
     in_flight.send(&body).await.expect("it still listens");
     assert_eq!(in_flight.answer().await.expect("it still answers").status, 201, "{signal}");
@@ -51,22 +51,22 @@ async fn stops_in_good_order(signal: &str) {
 }
 
 #[tokio::test]
-async fn sigterm_finishes_what_is_in_flight_and_exits_with_0() {
+async fn sigterm_finishes_requests_in_flight_and_exits_with_0() {
     stops_in_good_order("TERM").await;
 }
 
 #[tokio::test]
-async fn sigint_finishes_what_is_in_flight_and_exits_with_0() {
+async fn sigint_finishes_requests_in_flight_and_exits_with_0() {
     stops_in_good_order("INT").await;
 }
 
 #[tokio::test]
-async fn a_stop_or_a_reload_that_comes_as_soon_as_there_is_a_socket_is_heard() {
+async fn signal_right_after_the_socket_exists_is_handled() {
     for signal in ["TERM", "INT", "HUP", "HUP", "TERM"] {
         let world = World::default();
         let daemon = world.spawn();
         let began = Instant::now();
-        // no pause: the daemon is to be caught on its way up
+        // no pause, so that the signal arrives while the daemon starts
         while !world.control_socket().exists() {
             assert!(began.elapsed() < PATIENCE, "{}", world.service_log());
         }
@@ -81,7 +81,7 @@ async fn a_stop_or_a_reload_that_comes_as_soon_as_there_is_a_socket_is_heard() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_finishes_does_not_keep_the_daemon_from_stopping() {
+async fn incomplete_request_does_not_delay_shutdown_beyond_its_limit() {
     let world = World::with_config("[limits]\nshutdown_s = 1");
     let daemon = world.serve().await;
     let _never = begun(&world, "cs_1", &submission(GOOD).to_string()).await;
@@ -91,13 +91,13 @@ async fn a_client_that_never_finishes_does_not_keep_the_daemon_from_stopping() {
     assert_eq!(last["event"], "service_stopped");
 }
 
-/// The level in force.
+/// The current log level.
 async fn log_level(daemon: &Daemon<'_>) -> Value {
     at(&get(&mut daemon.control().await, "/v1/log-level").await, "/level")
 }
 
 #[tokio::test]
-async fn sighup_opens_a_rotated_log_anew_and_puts_the_changed_level_in_force() {
+async fn sighup_reopens_the_rotated_log_and_applies_the_log_level() {
     let mut world = World::default();
     world.config = "log_level = \"info\"".into();
     let daemon = world.serve().await;
@@ -111,34 +111,34 @@ async fn sighup_opens_a_rotated_log_anew_and_puts_the_changed_level_in_force() {
     fs::write(world.path("oracled.toml"), "log_level = \"debug\"").unwrap();
     daemon.signal("HUP");
     eventually("the level is in force", async || log_level(&daemon).await == "debug").await;
-    eventually("the file is there", async || mirror.exists()).await;
+    eventually("the file exists", async || mirror.exists()).await;
     assert_eq!(post(routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
 
     let reloads = log(&mut daemon.control().await, "event=control_action").await;
     assert_eq!(reloads.len(), 1);
     assert_eq!((&reloads[0]["action"], &reloads[0]["peer"]), (&json!("reload"), &Value::Null), "{reloads:?}");
-    assert!(reloads[0].as_object().unwrap().contains_key("peer"), "null, not absent");
+    assert!(reloads[0].as_object().unwrap().contains_key("peer"), "the field is null, not missing");
 
     let entries = whole_log(&mut daemon.control().await).await;
     let mirrored = || [fs::read(&rotated).unwrap(), fs::read(&mirror).unwrap()].concat();
-    assert_eq!(lines(&mirrored()), entries, "both files together hold the log, each entry once");
+    assert_eq!(lines(&mirrored()), entries, "both files together have each entry once");
     assert!(world.mirror().contains("cs_2"), "{}", world.mirror());
 }
 
 #[tokio::test]
-async fn sighup_with_a_configuration_that_is_not_understood_changes_nothing() {
+async fn sighup_with_an_invalid_configuration_changes_nothing() {
     let world = World::default();
     let daemon = world.serve().await;
     fs::write(world.path("oracled.toml"), "log_level = \"debug\"\ncolour = \"blue\"").unwrap();
     daemon.signal("HUP");
-    eventually("it complains", async || world.service_log().contains("`colour`")).await;
+    eventually("the error is logged", async || world.service_log().contains("`colour`")).await;
     assert_eq!(log_level(&daemon).await, "info");
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
     assert!(log(&mut daemon.control().await, "event=control_action").await.is_empty());
 }
 
 #[tokio::test]
-async fn a_second_daemon_on_the_same_store_is_refused_and_the_first_goes_on() {
+async fn second_daemon_on_the_same_store_is_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut second = world.oracled(&["serve", "--state-dir"]);
@@ -151,7 +151,7 @@ async fn a_second_daemon_on_the_same_store_is_refused_and_the_first_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_for_the_daemons_user_alone() {
+async fn state_files_are_accessible_only_to_the_daemons_user() {
     let world = World::default();
     let daemon = world.serve().await;
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
@@ -166,17 +166,17 @@ async fn what_is_kept_is_for_the_daemons_user_alone() {
             files += 1;
         }
     }
-    assert!(files > 2, "the log, the database, and what is kept beside it");
+    assert!(files > 2, "the log, the database and other files");
 }
 
 #[tokio::test]
-async fn systemd_is_told_of_readiness_life_reloads_and_the_stop_in_order() {
+async fn systemd_gets_ready_watchdog_reload_and_stop_in_order() {
     let mut world = World::default();
     let told = UnixDatagram::bind(world.path("notify")).unwrap();
     told.set_read_timeout(Some(PATIENCE)).unwrap();
     let next = || {
         let mut buffer = [0; 4096];
-        let length = told.recv(&mut buffer).expect("systemd is told");
+        let length = told.recv(&mut buffer).expect("systemd gets a message");
         String::from_utf8(buffer[..length].to_vec()).unwrap()
     };
     world.variables = vec![
@@ -184,11 +184,11 @@ async fn systemd_is_told_of_readiness_life_reloads_and_the_stop_in_order() {
         ("WATCHDOG_USEC".into(), "100000".into()),
     ];
     let daemon = world.spawn();
-    assert_eq!(next().trim_end(), "READY=1", "nothing is told before");
-    // whoever is told so may connect at once
+    assert_eq!(next().trim_end(), "READY=1", "READY=1 is the first message");
+    // a client that waits for this message may connect at once
     assert_eq!(get(&mut daemon.routes().await, "/readyz").await.status, 200);
     for _ in 0..3 {
-        assert_eq!(next().trim_end(), "WATCHDOG=1", "again and again");
+        assert_eq!(next().trim_end(), "WATCHDOG=1", "the watchdog message is repeated");
     }
     let after_watchdogs = || loop {
         let said = next();
@@ -212,11 +212,11 @@ async fn systemd_is_told_of_readiness_life_reloads_and_the_stop_in_order() {
 }
 
 #[tokio::test]
-async fn with_json_each_line_of_the_service_log_is_json() {
+async fn json_log_format_writes_each_line_as_json() {
     let mut world = World::with_config("log_level = \"debug\"");
     world.flags = ["--log-format", "json"].map(str::to_owned).to_vec();
     let daemon = world.serve().await;
-    // release builds have no way to make one panic
+    // release builds have no route that causes a panic
     if cfg!(debug_assertions) {
         let control = &mut daemon.control().await;
         assert_eq!(post(control, "/v1/inject-panic/cache", &json!({})).await.status, 204);
@@ -244,12 +244,12 @@ async fn state_directory_that_others_can_write_to_is_refused() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(1), "{mode:o}: {said}");
         assert!(said.contains("chmod go-w"), "{mode:o}: {said}");
-        assert_eq!(fs::read_dir(world.state()).expect("it is read").count(), 0, "nothing was begun");
+        assert_eq!(fs::read_dir(world.state()).expect("it is read").count(), 0, "nothing was created");
     }
 }
 
 #[test]
-fn check_config_prints_the_configuration_as_it_would_be_used() {
+fn check_config_prints_the_effective_configuration() {
     let world = World::with_config("contact = \"a@b.c\"\n[limits]\nidle_s = 7");
     let config = world.config_file();
     let check = |flags: &[&str]| {
@@ -259,9 +259,9 @@ fn check_config_prints_the_configuration_as_it_would_be_used() {
     };
     let printed: Value = serde_json::from_str(&check(&["--json"])).unwrap();
     assert_eq!((&printed["contact"], &printed["limits"]["idle_s"]), (&json!("a@b.c"), &json!(7)));
-    assert_eq!(printed["limits"]["request_s"], 30, "what is not given has its default");
+    assert_eq!(printed["limits"]["request_s"], 30, "a key that is not given has its default");
 
-    // what it prints for people is a configuration file again, and the same one
+    // the output is a configuration file with the same content
     let toml = check(&[]);
     assert!(toml.contains("contact = \"a@b.c\"") && toml.contains("[limits]"), "{toml}");
     fs::write(&config, toml).unwrap();
@@ -269,7 +269,7 @@ fn check_config_prints_the_configuration_as_it_would_be_used() {
 }
 
 #[test]
-fn check_config_and_serve_refuse_what_is_not_understood_and_name_it() {
+fn invalid_configuration_is_refused_with_the_name_of_the_key() {
     for (config, named) in [
         ("colour = \"blue\"", "`colour`"),
         ("[limits]\nbody_kib = 1", "`body_kib`"),
@@ -283,13 +283,13 @@ fn check_config_and_serve_refuse_what_is_not_understood_and_name_it() {
         let world = World::with_config(config);
         let check = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
         assert!(check.stdout.is_empty());
-        // a fault of syntax is shown with its line
+        // an error of syntax is shown with its line
         let said = String::from_utf8(check.stderr).unwrap();
         assert_eq!(check.status.code(), Some(1), "{config}: {said}");
         assert!(said.starts_with("oracled: configuration") && said.contains(named), "{config}: {said}");
         let serve = world.serve_in_vain();
         assert_eq!((serve.status.code(), String::from_utf8(serve.stderr).unwrap()), (Some(1), said));
-        assert!(!world.state().exists(), "nothing was begun");
+        assert!(!world.state().exists(), "nothing was created");
     }
     let world = World::default();
     let missing = complaint(world.oracled(&["check-config", "--config", "/nowhere/oracled.toml"]));
@@ -297,7 +297,7 @@ fn check_config_and_serve_refuse_what_is_not_understood_and_name_it() {
 }
 
 #[test]
-fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+fn flag_overrides_variable_overrides_file_overrides_default() {
     let mut world = World::with_config(
         "state_dir = \"/file\"\ncontact = \"file@b\"\nlog_format = \"json\"\n[limits]\nidle_s = 5\nrequest_s = 35",
     );
@@ -311,7 +311,7 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
     let file = world.config_file();
     let printed = |flags: &[&str]| {
         let mut command = world.oracled(&["check-config", "--json"]);
-        // the file, too, can be named by a variable
+        // a variable can also name the file
         let output = command.args(flags).env("ORACLED_CONFIG", &file).output().unwrap();
         serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON")
     };
@@ -329,7 +329,7 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
 }
 
 #[tokio::test]
-async fn foreign_variables_are_named_and_do_not_keep_it_from_starting() {
+async fn unknown_oracled_variables_are_named_and_do_not_prevent_a_start() {
     let mut world = World::default();
     for (name, value) in [("ORACLED_PORT", "tcp://10.0.0.7:8080"), ("ORACLED_SERVICE_HOST", "10.0.0.7")] {
         world.variables.push((name.into(), value.into()));
@@ -346,14 +346,14 @@ async fn foreign_variables_are_named_and_do_not_keep_it_from_starting() {
 }
 
 #[tokio::test]
-async fn without_any_configuration_it_serves_from_the_users_own_directories() {
+async fn daemon_without_configuration_uses_the_users_directories() {
     let world = World::default();
     let daemon = world.spawn_as(world.oracled(&["serve"]));
     let socket = world.path(".local/state/oracled/oracled.sock");
     eventually("it serves", async || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
     let ready = Wire::connect(&socket).await.ask(head("GET", "/readyz", &[])).await.unwrap();
     assert_eq!(ready.status, 200);
-    // and there oraclectl finds it
+    // oraclectl finds the daemon there
     let status = Command::new(oracled_tests::program("oraclectl"))
         .args(["status", "--json"])
         .env_clear()
@@ -364,7 +364,7 @@ async fn without_any_configuration_it_serves_from_the_users_own_directories() {
     assert!(daemon.stop().success());
 }
 
-/// A world whose throw-away directories are made in `tmp`, and seen to be gone.
+/// A world whose temporary directories are in `tmp`, so that a test can check that they are removed.
 fn world_with_tmp() -> (World, PathBuf) {
     let mut world = World::default();
     let tmp = world.path("tmp");
@@ -373,23 +373,24 @@ fn world_with_tmp() -> (World, PathBuf) {
     (world, tmp)
 }
 
-/// What `oracled dev --exit` says in this world; it must end with 0.
+/// Output of `oracled dev --exit` in this world, which must exit with 0.
 async fn walked(world: &World, options: &[&str]) -> String {
     let mut command = world.oracled(&["dev", "--exit"]);
     command.args(options);
-    // it may have something to ask of this very process
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("nobody panics");
+    // the daemon may call a server of this process
+    let output =
+        tokio::task::spawn_blocking(move || command.output()).await.expect("the task does not panic");
     let output = output.expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!said.contains('✗') && !said.contains('\u{1b}'), "no step is wrong, no colour in a file: {said}");
+    assert!(!said.contains('✗') && !said.contains('\u{1b}'), "no step fails and a file has no color: {said}");
     said
 }
 
 #[tokio::test]
-async fn dev_walks_ends_with_0_and_leaves_nothing_behind() {
+async fn dev_exits_with_0_and_leaves_no_files() {
     let (mut world, tmp) = world_with_tmp();
-    // a daemon that lives is none of its business
+    // a running daemon must not be affected
     for (name, path) in [
         ("ORACLED_STATE_DIR", world.state()),
         ("ORACLED_SOCKET", world.socket()),
@@ -402,12 +403,12 @@ async fn dev_walks_ends_with_0_and_leaves_nothing_behind() {
     let left: Vec<_> = fs::read_dir(&tmp).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
 
-    // without --exit it keeps serving, until it is told to stop, and leaves nothing behind either
+    // without --exit it serves until a signal stops it, and then removes its files, too
     let mut dev = world.oracled(&["dev"]);
     dev.stdout(fs::File::create(world.path("said")).unwrap());
     let daemon = world.spawn_as(dev);
     let said = || fs::read_to_string(world.path("said")).unwrap();
-    eventually("it has walked", async || said().contains("curl --unix-socket ")).await;
+    eventually("the walk-through is complete", async || said().contains("curl --unix-socket ")).await;
     let socket = said().lines().find_map(|line| line.strip_prefix("oracled serves on ").map(PathBuf::from));
     let ready = Wire::connect(&socket.unwrap()).await.ask(head("GET", "/readyz", &[])).await.unwrap();
     assert_eq!(ready.status, 200);
@@ -415,7 +416,7 @@ async fn dev_walks_ends_with_0_and_leaves_nothing_behind() {
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
 }
 
-/// The walk's steps, each with a part of its response.
+/// The steps of the walk-through, each with a part of its response.
 const STEPS: [(&str, &str); 12] = [
     ("a coherent verdict is delivered", "\"replayed\":true"),
     ("a verdict that contradicts itself, is not JSON or is cut off is rejected", "dimension_conflict"),
@@ -453,18 +454,18 @@ async fn dev_shows_a_line_for_each_step_and_the_responses_with_v() {
 }
 
 #[tokio::test]
-async fn dev_that_is_told_to_stop_does_not_walk_on_and_leaves_nothing_behind() {
+async fn dev_stops_on_a_signal_and_leaves_no_files() {
     for signal in ["INT", "TERM"] {
         let (world, tmp) = world_with_tmp();
         let mut dev = world.oracled(&["dev"]);
         dev.stdout(fs::File::create(world.path("said")).unwrap());
         let daemon = world.spawn_as(dev);
         let said = || fs::read_to_string(world.path("said")).unwrap();
-        eventually("it walks", async || said().contains("✓ ")).await;
+        eventually("a step has passed", async || said().contains("✓ ")).await;
         daemon.signal(signal);
         assert_eq!(daemon.wait().code(), Some(1), "{signal}");
         assert!(!said().contains("steps passed"), "{signal}: {}", said());
-        assert!(world.service_log().contains("told to stop before the walk was over"), "{signal}");
+        assert!(world.service_log().contains("stopped by a signal before the end of the walk"), "{signal}");
         assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "{signal}");
     }
 }
@@ -491,13 +492,13 @@ async fn dev_uses_the_configured_model_and_mail_service() {
         said.contains("9 of 11 steps passed, 2 not checked") && said.contains("· a verdict is generated"),
         "{said}"
     );
-    assert_eq!(model.asked(), 2, "for a verdict, and for the lost one");
-    assert_eq!(mail.asked(), 1, "the verdict's; the lost one came back as it was");
+    assert_eq!(model.asked(), 2, "one call for the first verdict and one for the lost one");
+    assert_eq!(mail.asked(), 1, "only the first delivery is mailed; the regenerated verdict is the same");
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
 }
 
 #[tokio::test]
-async fn dev_walks_on_where_the_configured_mail_service_is_not_there() {
+async fn dev_continues_if_the_configured_mail_service_is_unreachable() {
     let (mut world, _) = world_with_tmp();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let configured = [("TRANSPORT", "http".to_owned()), ("BASE_URL", format!("http://{nobody}"))];
@@ -507,7 +508,7 @@ async fn dev_walks_on_where_the_configured_mail_service_is_not_there() {
 }
 
 #[tokio::test]
-async fn dev_with_a_model_that_has_no_key_walks_without_one() {
+async fn dev_without_a_model_skips_its_steps() {
     let (mut world, _) = world_with_tmp();
     world.variables.push(("ORACLED_MODEL__PROVIDER".into(), "none".into()));
     let said = walked(&world, &[]).await;
@@ -515,7 +516,7 @@ async fn dev_with_a_model_that_has_no_key_walks_without_one() {
 }
 
 #[tokio::test]
-async fn serve_knows_neither_the_recorded_model_nor_the_mailbox() {
+async fn serve_cannot_use_the_recorded_model_or_the_mailbox() {
     let world = World::default();
     let help = world.oracled(&["serve", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap().to_lowercase();
@@ -531,7 +532,7 @@ async fn serve_knows_neither_the_recorded_model_nor_the_mailbox() {
         let said = complaint(world.command());
         assert!(said.contains(&format!("the value is not a {key}; allowed: ")), "{said}");
     }
-    // and where nothing is configured nobody takes their place
+    // without configuration neither of them is used
     let daemon = world.serve().await;
     let asked = json!({"tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org"});
     let routes = &mut daemon.routes().await;

@@ -1,4 +1,4 @@
-//! Mail to customers: by HTTP and by SMTP over real sockets, and from a delivery to the outbox and out of it.
+//! Mail to customers: by HTTP and SMTP over real sockets, and from a delivery through the outbox.
 
 use hyper::Method;
 use oracled_actors::Clock;
@@ -48,12 +48,12 @@ fn by_http(base: &str, hard_timeout: Duration) -> HttpMail {
 }
 
 #[tokio::test]
-async fn a_mail_is_posted_with_all_it_needs_and_its_id_as_the_idempotency_key() {
+async fn mail_is_posted_with_its_fields_and_an_idempotency_key() {
     let server = ModelServer::start().await;
     let service = by_http(&format!("{}/base/", server.url()), PATIENCE);
     assert_eq!(service.oracle_id().as_str(), "mail");
     for kind in [MailKind::Verdict, MailKind::DivergenceNotice] {
-        service.send(&mail(kind)).await.expect("it is taken");
+        service.send(&mail(kind)).await.expect("it is accepted");
     }
     let [verdict, notice] = &server.requests()[..] else { panic!("two mails") };
     for (seen, mail_id) in [(verdict, "verdict:cs_1"), (notice, "divergence:cs_1:1795168800000000")] {
@@ -103,7 +103,7 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
         (504, false),
     ] {
         server.next([Reply::bytes(status, "no\u{7} such\nuser").header("location", "http://127.0.0.1:9/")]);
-        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
+        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
         let cause = format!("HTTP status {status}: no  such user");
         let fault = match status {
             _ if permanent => Fault::MailForGood,
@@ -112,16 +112,16 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
         };
         assert_eq!(failed, SendFailure { cause, fault, retry_after: None });
     }
-    assert_eq!(server.asked(), 18, "the client tries nothing again by itself, and follows nothing");
+    assert_eq!(server.asked(), 18, "the client neither retries nor follows redirects");
     for (header, wait_s) in [("7", Some(7)), ("999999999", Some(999_999_999)), ("soon", None)] {
         server.next([Reply::bytes(503, "").header("retry-after", header)]);
-        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
+        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
         assert_eq!(failed.retry_after.map(|wait| wait.as_secs()), wait_s, "{header}");
     }
 }
 
 #[tokio::test]
-async fn mail_with_an_accepting_status_is_sent_whatever_its_body() {
+async fn mail_with_an_accepting_status_is_sent_whatever_the_answers_body() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
     for reply in
@@ -130,14 +130,14 @@ async fn mail_with_an_accepting_status_is_sent_whatever_its_body() {
         server.next([reply.clone()]);
         assert_eq!(service.send(&mail(MailKind::Verdict)).await, Ok(()), "{reply:?}");
     }
-    // and what a status refuses for good is refused for good
+    // a permanent refusal by status stays permanent
     server.next([Reply::bytes(422, vec![b'x'; 1000]).cut_after(10)]);
-    let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
+    let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
     assert!(failed.is_permanent() && failed.cause.starts_with("HTTP status 422: "), "{failed:?}");
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_breaks_off_or_says_nothing_is_tried_again() {
+async fn mail_is_retried_if_the_service_is_unreachable_or_silent() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
     for (reply, cause) in [
@@ -147,15 +147,15 @@ async fn a_service_that_is_not_there_breaks_off_or_says_nothing_is_tried_again()
     ] {
         server.next([reply]);
         let began = Instant::now();
-        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
+        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is refused");
         assert!(failed.cause.starts_with(cause), "{failed:?}");
         assert!(!failed.is_permanent() && began.elapsed() < PATIENCE, "{failed:?}");
     }
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let nobody = by_http(&format!("http://{free}"), PATIENCE);
-    let failed = nobody.send(&mail(MailKind::Verdict)).await.expect_err("nobody is there");
+    let failed = nobody.send(&mail(MailKind::Verdict)).await.expect_err("no server listens");
     assert!(failed.cause.starts_with("no connection") && !failed.is_permanent(), "{failed:?}");
-    assert!(matches!(nobody.probe().await, Outcome::Failure(_)), "nobody is there");
+    assert!(matches!(nobody.probe().await, Outcome::Failure(_)), "no server listens");
 }
 
 #[tokio::test]
@@ -177,14 +177,14 @@ async fn probe_fails_on_no_answer_or_500_and_is_neutral_on_404() {
         assert_eq!(service.probe().await, probed);
     }
     assert!(server.probes().iter().all(|seen| seen.method == "GET" && seen.path == "/"));
-    assert_eq!(server.asked(), 0, "no mail is spent on it");
+    assert_eq!(server.asked(), 0, "a probe sends no mail");
 }
 
 fn config(base_url: &str) -> String {
     format!("[mail]\ntransport = \"http\"\nbase_url = \"{base_url}\"\n")
 }
 
-/// Delivers a verdict to a session that has an address.
+/// Delivers a verdict to a session with an address.
 async fn deliver(daemon: &Daemon<'_>, session: &str) {
     let body =
         json!({"tier": "quick", "query": "Sell honey?", "raw": GOOD, "customer_email": "a@example.org"});
@@ -199,7 +199,7 @@ async fn outbox(daemon: &Daemon<'_>, question: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_mail_of_a_delivery_outlives_the_daemon_and_is_sent_once() {
+async fn mail_of_a_delivery_survives_a_kill_and_is_sent_once() {
     let server = ModelServer::start().await;
     let mut world = World::with_config(&config("http://127.0.0.1:9"));
     let daemon = world.serve().await;
@@ -219,7 +219,7 @@ async fn the_mail_of_a_delivery_outlives_the_daemon_and_is_sent_once() {
     assert_eq!(server.asked(), 1);
     assert_eq!(server.requests()[0].header("idempotency-key"), Some("verdict:cs_1"));
     let control = &mut daemon.control().await;
-    eventually("the log tells", async || log(control, "event=mail_sent").await.len() == 1).await;
+    eventually("the log has the entry", async || log(control, "event=mail_sent").await.len() == 1).await;
     assert_eq!(log(control, "event=mail_queued").await.len(), 1);
     let oracles = document(&get(control, "/v1/health/oracles").await);
     assert!(oracles.as_array().unwrap().iter().any(|oracle| oracle["oracle_id"] == "mail"), "{oracles}");
@@ -238,7 +238,7 @@ async fn the_mail_of_a_delivery_outlives_the_daemon_and_is_sent_once() {
     assert!(daemon.stop().success());
 }
 
-/// What was printed, by a run that ended with this exit code.
+/// Output of a run with this exit code.
 fn printed(output: &Output, code: i32) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -246,7 +246,7 @@ fn printed(output: &Output, code: i32) -> String {
 }
 
 #[tokio::test]
-async fn dead_letters_are_listed_tried_anew_and_dropped_by_administrators() {
+async fn dead_letters_can_be_listed_requeued_and_dropped() {
     let server = ModelServer::start().await;
     server.otherwise(Reply::bytes(422, "no such \u{1b}[2Juser"));
     let world = World::with_config(&config(&server.url()));
@@ -268,7 +268,7 @@ async fn dead_letters_are_listed_tried_anew_and_dropped_by_administrators() {
     let shown = printed(&world.ctl(&["outbox", "--after", "verdict:cs_2"]), 0);
     assert!(shown.contains("cs_3") && !shown.contains("cs_1"), "{shown}");
 
-    assert!(printed(&world.ctl(&["outbox", "drop", "verdict:cs_2"]), 0).contains("taken out unsent"));
+    assert!(printed(&world.ctl(&["outbox", "drop", "verdict:cs_2"]), 0).contains("removed unsent"));
     assert!(printed(&world.ctl(&["outbox", "drop", "verdict:cs_2"]), 1).contains("(mail_unknown)"));
     assert!(printed(&world.ctl(&["outbox", "requeue", "a b"]), 2).contains("visible ASCII"));
     printed(&world.ctl(&["outbox", "requeue"]), 2);
@@ -289,7 +289,7 @@ async fn dead_letters_are_listed_tried_anew_and_dropped_by_administrators() {
 }
 
 #[tokio::test]
-async fn what_is_not_understood_of_the_outbox_is_refused() {
+async fn invalid_outbox_request_is_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -301,13 +301,13 @@ async fn what_is_not_understood_of_the_outbox_is_refused() {
     problem(&post(control, "/v1/outbox/m", &json!({"action": "requeue"})).await, 404, "mail_unknown");
     let answer = control.call(Method::DELETE, "/v1/outbox/m", None).await.expect("it answers");
     problem(&answer, 404, "mail_unknown");
-    // without a transport nothing is queued
+    // without a transport no mail is queued
     deliver(&daemon, "cs_1").await;
     assert_eq!(outbox(&daemon, "").await, json!({"items": [], "next": null}));
 }
 
 #[tokio::test]
-async fn a_password_that_is_missing_or_empty_is_an_error_that_names_its_place() {
+async fn missing_or_empty_password_error_names_its_key() {
     let config =
         "[mail]\ntransport = 'smtp'\nsmtp_host = 'localhost'\nsmtp_user = 'u'\nfrom = 'a@example.org'\n";
     let mut world = World::with_config(config);
@@ -340,7 +340,7 @@ fn by_smtp(port: u16, tls: SmtpTls, login: Option<(&str, &str)>) -> Smtp {
     .expect("a server")
 }
 
-/// The mails that the server has taken, by the number of their arrival.
+/// Mails that the server has accepted, in order of arrival.
 fn taken(dir: &Path) -> Vec<String> {
     let mut files: Vec<_> =
         fs::read_dir(dir).expect("it is read").map(|entry| entry.expect("an entry").path()).collect();
@@ -348,22 +348,22 @@ fn taken(dir: &Path) -> Vec<String> {
     files.iter().map(|file| fs::read_to_string(file).expect("it is read")).collect()
 }
 
-/// A mail server that nobody here wrote: `tests/aiosmtpd.sh` starts it.
+/// Tests against aiosmtpd, a third-party mail server, which `tests/aiosmtpd.sh` starts.
 #[tokio::test]
-#[ignore = "wants a running aiosmtpd: run tests/aiosmtpd.sh"]
-async fn aiosmtpd_takes_what_is_sent_and_its_refusals_are_understood() {
+#[ignore = "needs a running aiosmtpd: run tests/aiosmtpd.sh"]
+async fn aiosmtpd_accepts_mail_and_its_refusals_are_classified() {
     let port = |name: &str| env::var(name).expect("tests/aiosmtpd.sh sets it").parse().expect("a port");
     let (plain, tls) = (port("ORACLED_TEST_SMTP_PORT"), port("ORACLED_TEST_SMTPS_PORT"));
     let dir = env::var("ORACLED_TEST_SMTP_DIR").expect("tests/aiosmtpd.sh sets it");
     let login = Some(("oracle", "s3cret"));
     let server = by_smtp(plain, SmtpTls::None, login);
-    assert!(matches!(server.probe().await, Outcome::Success { .. }), "it is there");
+    assert!(matches!(server.probe().await, Outcome::Success { .. }), "it exists");
     for _ in 0..2 {
-        server.send(&mail(MailKind::Verdict)).await.expect("it is taken");
+        server.send(&mail(MailKind::Verdict)).await.expect("it is accepted");
     }
-    server.send(&mail(MailKind::DivergenceNotice)).await.expect("it is taken");
+    server.send(&mail(MailKind::DivergenceNotice)).await.expect("it is accepted");
     let [first, again, notice] = &taken(dir.as_ref())[..] else { panic!("three mails") };
-    assert_eq!(first, again, "an attempt is like the other, its Message-ID too");
+    assert_eq!(first, again, "all attempts are equal, with the same Message-ID");
     let (head, body) = first.split_once("\n\n").expect("a mail has a head");
     for part in ["From: \"The Oracle\" <oracle@example.org>", "To: a@example.org", "@example.org>"] {
         assert!(head.contains(part), "{part} in {head}");
@@ -379,9 +379,9 @@ async fn aiosmtpd_takes_what_is_sent_and_its_refusals_are_understood() {
     assert!(!failed.is_permanent() && failed.cause.contains("451"), "{failed:?}");
     let failed = send(&by_smtp(plain, SmtpTls::None, Some(("oracle", "wrong"))), "a@b.org").await;
     let failed = failed.expect_err("535");
-    assert!(!failed.is_permanent(), "not the mail's fault: {failed:?}");
+    assert!(!failed.is_permanent(), "the mail is not the cause: {failed:?}");
     assert!(failed.cause.contains("535") && !failed.cause.contains("wrong"), "{failed:?}");
-    // it offers no STARTTLS, and where it speaks TLS nobody vouches for its certificate
+    // the server offers no STARTTLS, and its certificate for TLS is not trusted
     for (server, cause) in [
         (by_smtp(plain, SmtpTls::Starttls, login), "STARTTLS"),
         (by_smtp(tls, SmtpTls::Implicit, login), "certificate"),

@@ -1,4 +1,4 @@
-//! `/metrics`: OpenMetrics text, and what it counts.
+//! `/metrics`: OpenMetrics text and its counters.
 
 use oracled_api::base::client::Client;
 use oracled_tests::verification::{offices, register, workflow};
@@ -6,10 +6,10 @@ use oracled_tests::{GOOD, World, get, post, submission};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Every sample by its name with its labels.
+/// All samples, by name with labels.
 type Samples = BTreeMap<String, f64>;
 
-/// Reads OpenMetrics text by the rules that a scraper holds it to.
+/// Parses OpenMetrics text and checks the rules of the format.
 fn parsed(text: &str) -> Samples {
     let body = text.strip_suffix("# EOF\n").expect("it ends with # EOF");
     assert!(!body.contains("# EOF"));
@@ -21,7 +21,7 @@ fn parsed(text: &str) -> Samples {
             let mut word = || words.next().expect("a comment has three words").to_owned();
             let (what, name, rest) = (word(), word(), word());
             if name != family {
-                assert!(families.insert(name.clone()), "the family {name} stands in one place: {line}");
+                assert!(families.insert(name.clone()), "the lines of family {name} are contiguous: {line}");
                 let scaled = ["milliseconds", "microseconds", "kilobytes", "percent"];
                 assert!(!scaled.iter().any(|unit| name.contains(unit)), "units are base units: {line}");
                 (family, kind) = (name, "unknown".into());
@@ -36,7 +36,7 @@ fn parsed(text: &str) -> Samples {
         let (sample, value) = line.rsplit_once(' ').expect("a sample has a value");
         let value: f64 = value.parse().expect("a value is a number");
         let name = sample.split('{').next().expect("a sample has a name");
-        let suffix = name.strip_prefix(&family).expect("a sample stands below its family's type");
+        let suffix = name.strip_prefix(&family).expect("a sample follows its family's type");
         let allowed: &[&str] = match kind.as_str() {
             "counter" => &["_total"],
             "gauge" => &[""],
@@ -64,7 +64,7 @@ fn check_labels(labels: &str) {
 }
 
 #[tokio::test]
-async fn what_happens_is_counted_and_told_as_openmetrics_text() {
+async fn metrics_are_valid_openmetrics_and_count_requests() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -157,7 +157,7 @@ async fn alert_metrics_are_0_before_the_event_and_after_a_restart() {
 }
 
 #[tokio::test]
-async fn the_oracles_families_are_there_before_there_is_an_oracle() {
+async fn oracle_metric_families_exist_without_an_oracle() {
     let world = World::default();
     let daemon = world.serve().await;
     let answer = get(&mut daemon.routes().await, "/metrics").await;
@@ -169,7 +169,7 @@ async fn the_oracles_families_are_there_before_there_is_an_oracle() {
 }
 
 #[tokio::test]
-async fn the_buckets_of_a_histogram_add_up() {
+async fn histogram_buckets_are_cumulative() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;

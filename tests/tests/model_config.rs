@@ -1,11 +1,11 @@
-//! How the daemon is told of its model: where the key comes from, and what is refused at the start.
+//! Configuration of the model: sources of the key, and values that prevent a start.
 
 use oracled_tests::making::{ordered, registered};
 use oracled_tests::model::ModelServer;
 use oracled_tests::{World, complaint};
 use std::fs;
 
-/// The `[model]` of one that is never asked.
+/// A `[model]` section for tests that never call the model.
 const UNASKED: &str = "[model]\nbase_url = \"http://127.0.0.1:9\"\n";
 
 fn write(world: &World, name: &str, text: &str) -> String {
@@ -13,13 +13,13 @@ fn write(world: &World, name: &str, text: &str) -> String {
     world.path(name).to_str().expect("it is text").to_owned()
 }
 
-/// Starts a daemon that refuses to start, and hands back why.
+/// Starts a daemon that must refuse to start, and returns its error.
 fn refused(config: &str) -> String {
     complaint(World::with_config(config).command())
 }
 
 #[tokio::test]
-async fn a_credential_goes_before_a_file_and_a_file_before_a_variable() {
+async fn credential_overrides_key_file_and_key_file_overrides_variable() {
     for (provider, header, variable, credential) in [
         ("gemini", "x-goog-api-key", "GEMINI_API_KEY", "oracled_gemini-api-key"),
         ("openai", "authorization", "OPENAI_API_KEY", "oracled_openai-api-key"),
@@ -42,7 +42,7 @@ async fn a_credential_goes_before_a_file_and_a_file_before_a_variable() {
         world.config.push_str(&format!("api_key_file = \"{file}\"\n"));
         assert_eq!(asked_with(&world, "cs_2").await.as_deref(), Some("of-the-file"));
 
-        // systemd has credentials, but not this one
+        // the credentials directory exists, but does not have this key
         fs::create_dir(world.path("credentials")).unwrap();
         let credentials = world.path("credentials").to_str().unwrap().to_owned();
         world.variables.push(("CREDENTIALS_DIRECTORY".into(), credentials));
@@ -61,7 +61,7 @@ async fn a_credential_goes_before_a_file_and_a_file_before_a_variable() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_named_and_cannot_be_used_is_refused_and_not_passed_over() {
+async fn unusable_key_file_is_refused_without_fallback() {
     for (text, why) in [
         (Some(""), "`model.api_key_file`: cannot read a secret from the file: it is empty"),
         (Some("\n\r\n"), "`model.api_key_file`: cannot read a secret from the file: it is empty"),
@@ -74,11 +74,11 @@ async fn a_key_that_is_named_and_cannot_be_used_is_refused_and_not_passed_over()
             write(&world, "key", text);
         }
         world.config.push_str(&format!("api_key_file = \"{file}\"\n"));
-        // there is another, which must not be taken instead
+        // another key exists, which must not be used instead
         world.variables.push(("GEMINI_API_KEY".into(), "of-the-variable".into()));
         let said = complaint(world.command());
         assert!(said.contains(why) && !said.contains("q7x") && !said.contains("y8z"), "{text:?}: {said}");
-        assert!(!world.state().join("oracle_log.jsonl").exists(), "nothing has begun");
+        assert!(!world.state().join("oracle_log.jsonl").exists(), "no log was created");
     }
     let mut world = World::with_config(UNASKED);
     fs::create_dir(world.path("credentials")).unwrap();
@@ -94,7 +94,7 @@ async fn a_key_that_is_named_and_cannot_be_used_is_refused_and_not_passed_over()
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_refused_by_its_key() {
+async fn invalid_base_url_is_refused_with_its_key() {
     for url in ["", "localhost:8080", "ftp://models", "http://", "unix:///run/model.sock", "http://a b"] {
         let mut world = World::with_config(&format!("[model]\nbase_url = \"{url}\""));
         world.variables.push(("GEMINI_API_KEY".into(), "k".into()));
@@ -104,7 +104,7 @@ async fn an_address_that_is_none_is_refused_by_its_key() {
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_work_is_refused_with_what_is_allowed() {
+async fn invalid_model_setting_is_refused_with_the_allowed_values() {
     for (config, said) in [
         ("[model]\nprovider = \"grok\"", "not a provider; allowed: none, gemini, openai"),
         ("[model]\nprovider = \"openai\"", "`model.name` is not set; allowed: the name of a model"),
@@ -135,13 +135,13 @@ async fn a_value_that_cannot_work_is_refused_with_what_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_daemon_without_a_key_serves_and_says_that_it_makes_nothing() {
+async fn daemon_without_a_key_serves_and_logs_that_it_generates_nothing() {
     let world = World::with_config(UNASKED);
     let daemon = world.serve().await;
     registered(&mut daemon.routes().await, "cs_1", None).await;
     assert!(daemon.stop().success());
     let said = world.service_log();
-    assert!(said.contains("no verdicts are made; see `model.api_key_file`"), "{said}");
+    assert!(said.contains("no verdicts are generated; see `model.api_key_file`"), "{said}");
 }
 
 #[tokio::test]
@@ -204,13 +204,10 @@ async fn secret_in_clear_text_is_refused_unless_it_is_allowed() {
     }
     let mut world = World::with_config(&openai("http://models.example.org/v1"));
     world.config.push_str("\napi_key_file = \"/no/such\"");
-    assert!(
-        complaint(world.command()).contains("`model.api_key_file`"),
-        "a key that cannot be read is not taken for none"
-    );
+    assert!(complaint(world.command()).contains("`model.api_key_file`"), "an unreadable key is an error");
     let world = World::with_config(&openai("http://models.example.org/v1"));
     let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();
-    assert!(checked.expect("oracled starts").status.success(), "there is no key to lose");
+    assert!(checked.expect("oracled starts").status.success(), "without a key, clear text is permitted");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What a caller is told when the model cannot be had, and what is left behind: nothing.
+//! Problems of the model: each has its status and code, and leaves no state.
 
 use oracled_api::base::client::Answer;
 use oracled_domain::Tier;
@@ -11,14 +11,14 @@ use oracled_tests::{World, at, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// A model that fails, and what its callers are to be told.
+/// A failure of the model and the expected answer to the caller.
 struct Case {
     reply: Reply,
     status: u16,
     code: &'static str,
-    /// Of the attempt, in the log.
+    /// Expected `error_code` of the log entry.
     error_code: &'static str,
-    /// Which `Retry-After` an order of a first verdict is answered with.
+    /// Expected `Retry-After` of a request for a first verdict.
     retry_after_s: Option<u64>,
     said: &'static str,
 }
@@ -82,12 +82,12 @@ fn cases() -> Vec<Case> {
 
 fn is_told(answer: &Answer, case: &Case, retry_after_s_: Option<u64>) {
     let document = problem(answer, case.status, case.code);
-    let detail = field(&document, "detail").as_str().expect("it says why");
+    let detail = field(&document, "detail").as_str().expect("it has a detail");
     assert!(detail.contains(case.said), "{detail}");
     assert_eq!(retry_after_s(answer), retry_after_s_, "{document}");
 }
 
-/// Ends the wait after a used-up quota, so that the next call reaches the model.
+/// Ends the wait after an exhausted quota, so that the next call reaches the model.
 async fn end_wait(world: &World, case: &Case) {
     if case.error_code == "http_429" {
         let closed = world.ctl_meanwhile(&["health", "close", "gemini"]).await;
@@ -112,7 +112,7 @@ async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
 
         registered(routes, &lost, None).await;
         let answer = read(routes, &lost).await;
-        // whoever has reached the model waits for the five minutes, whatever the model says
+        // after the model was called, the session's limit of five minutes applies, whatever the model answered
         let wait = retry_after_s(&answer);
         is_told(&answer, &case, wait);
         let waits = wait.is_some_and(|wait_s| (290..=300).contains(&wait_s));
@@ -130,7 +130,7 @@ async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
             assert_eq!(attempt["status"], status);
         }
         problem(&read(routes, &lost).await, 429, "regen_rate_limited");
-        // a first verdict may be ordered again at once
+        // a first verdict may be requested again at once
         end_wait(&world, &case).await;
         model.next([Reply::saying(oracled_tests::GOOD)]);
         assert_eq!(ordered(routes, &first).await.status, 201);
@@ -145,7 +145,7 @@ async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_not_there_is_unavailable() {
+async fn unreachable_model_is_503_model_unavailable() {
     let (_kept, url) = nobody();
     let world = asking(&url, "[health]\nfailure_threshold = 1000");
     let daemon = world.serve().await;
@@ -157,7 +157,7 @@ async fn a_model_that_is_not_there_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_fault_that_passes_is_retried_and_each_attempt_is_in_the_log() {
+async fn temporary_failure_is_retried_and_each_attempt_is_logged() {
     let model = ModelServer::start().await;
     let world = model.asked_by("max_retries = 3");
     let daemon = world.serve().await;
@@ -170,12 +170,12 @@ async fn a_fault_that_passes_is_retried_and_each_attempt_is_in_the_log() {
     assert_eq!(told, [(Some(1), Some("error")), (Some(2), Some("error")), (Some(3), Some("success"))]);
     assert!(attempts.iter().all(|entry| entry["execution_id"] == attempts[0]["execution_id"]));
     assert_eq!(sample(routes, "oracled_model_retries_total").await, 2.0);
-    // what it came to counts for its health, not each attempt
+    // the health counts the result of all attempts, not each attempt
     assert_eq!(at(&get(routes, "/v1/health/oracles").await, "/0/status"), "healthy");
 }
 
 #[tokio::test]
-async fn more_calls_at_once_than_allowed_are_told_to_come_back() {
+async fn calls_over_the_concurrency_limit_get_model_busy() {
     let model = ModelServer::start().await;
     model.otherwise(Reply::silence());
     let world = model.asked_by("calls_at_once = 2\nhard_timeout_ms = 20000");
@@ -184,12 +184,12 @@ async fn more_calls_at_once_than_allowed_are_told_to_come_back() {
         let mut routes = daemon.routes().await;
         tokio::spawn(async move { ordered(&mut routes, &format!("cs_{n}")).await });
     }
-    eventually("two are on their way", async || model.asked() == 2).await;
+    eventually("two calls are in flight", async || model.asked() == 2).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     registered(routes, "lost", None).await;
     for refused in [ordered(routes, "cs_2").await, read(routes, "lost").await] {
         let document = problem(&refused, 503, "model_busy");
-        assert!(document["detail"].as_str().unwrap().contains("at most 2 calls"), "{document}");
+        assert!(document["detail"].as_str().unwrap().contains("(limit 2)"), "{document}");
         assert_eq!(retry_after_s(&refused), Some(1));
     }
     assert_eq!((told_of(control, "cs_2").await.len(), told_of(control, "lost").await.len()), (0, 1));
@@ -197,7 +197,7 @@ async fn more_calls_at_once_than_allowed_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn more_calls_a_minute_than_allowed_are_told_when_the_next_may_be_made() {
+async fn calls_over_the_rate_limit_get_retry_after() {
     let model = ModelServer::start().await;
     let world = model.asked_by("calls_per_minute = 12");
     let daemon = world.serve().await;
@@ -208,15 +208,15 @@ async fn more_calls_a_minute_than_allowed_are_told_when_the_next_may_be_made() {
     registered(routes, "lost", None).await;
     for refused in [ordered(routes, "cs_3").await, read(routes, "lost").await] {
         let document = problem(&refused, 503, "model_busy");
-        assert!(document["detail"].as_str().unwrap().contains("at most 12 times a minute"), "{document}");
+        assert!(document["detail"].as_str().unwrap().contains("limit 12 a minute"), "{document}");
         let wait_s = retry_after_s(&refused).unwrap();
-        // a quarter of them at once, and the rest spread over the minute
+        // a quarter of the calls is available at once, and the rest is spread over the minute
         assert!((5..=7).contains(&wait_s), "{wait_s}");
     }
     assert_eq!(
         told_of(control, "lost").await,
         ["session_registered"],
-        "it may be read as soon as there is room"
+        "a refused read does not count as an attempt"
     );
     assert_eq!((model.asked(), came_from(&read(routes, "cs_0").await)), (3, Some("HIT")));
 }
@@ -229,7 +229,7 @@ async fn retries_count_against_the_budget() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     problem(&ordered(routes, "cs_1").await, 503, "model_unavailable");
-    assert_eq!(model.asked(), 2, "the first attempt, and the one retry that the budget has");
+    assert_eq!(model.asked(), 2, "the first attempt, and the one retry that the budget permits");
     problem(&ordered(routes, "cs_1").await, 503, "model_busy");
     assert_eq!(model.asked(), 2);
 }
@@ -246,7 +246,7 @@ async fn model_deadline_ends_before_the_request_timeout() {
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
-/// All that a daemon says to anyone, and all that it keeps.
+/// All output of the daemon, and all that it stores.
 async fn everything_said(world: &World, answers: &[Answer]) -> String {
     let mut said = world.mirror() + &world.service_log();
     for answer in answers {
@@ -263,9 +263,9 @@ async fn everything_said(world: &World, answers: &[Answer]) -> String {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_said_to_be_wrong_and_is_itself_said_nowhere() {
+async fn rejected_key_is_reported_without_its_value() {
     let model = ModelServer::start().await;
-    // a server that repeats the key, everywhere it can
+    // the server repeats the key wherever it can
     let refused = Reply::error(401, &format!("the key {KEY} is not valid")).header("x-your-key", KEY);
     model.otherwise(refused.clone());
     model.when_probed(refused);
@@ -287,8 +287,11 @@ async fn a_wrong_key_is_said_to_be_wrong_and_is_itself_said_nowhere() {
     let probed = String::from_utf8_lossy(&[probed.stdout, probed.stderr].concat()).into_owned();
     assert!(probed.contains("is not valid") && !probed.contains(KEY), "{probed}");
     let said = everything_said(&world, &answers).await;
-    assert!(["http_401", "[key]", "TRACE"].iter().all(|word| said.contains(word)), "it says much");
-    assert!(!said.contains(KEY), "the key is told to nobody but the model");
+    assert!(
+        ["http_401", "[key]", "TRACE"].iter().all(|word| said.contains(word)),
+        "the output has the failure"
+    );
+    assert!(!said.contains(KEY), "the key is sent only to the model");
     assert_eq!(model.requests()[0].header("x-goog-api-key"), Some(KEY));
 }
 

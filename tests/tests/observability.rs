@@ -1,4 +1,4 @@
-//! The alerts and the dashboard that come with the daemon: what they speak of is what a daemon serves.
+//! The alerts and the dashboard: they name only metrics that a daemon serves.
 
 use oracled_domain::{Label, Tier};
 use oracled_tests::making::{lose, saying};
@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The names of all samples, each with the names of its labels.
+/// Names of all samples, each with the names of its labels.
 type Served = BTreeMap<String, BTreeSet<String>>;
 
-/// What a sample's name has behind its family's.
+/// Suffixes of a sample's name after the name of its family.
 const SUFFIXES: [&str; 5] = ["", "_total", "_bucket", "_sum", "_count"];
 
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd").join(name);
-    fs::read_to_string(path).expect("it comes with the daemon")
+    fs::read_to_string(path).expect("the file exists")
 }
 
-/// The list of that name in a document; nothing where there is none.
+/// The list with that name in a document; empty if there is none.
 fn list(document: &Value, name: &str) -> Vec<Value> {
     document.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
 }
@@ -34,7 +34,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&file("grafana-dashboard.json")).expect("it is JSON")
 }
 
-/// Every expression that a panel shows.
+/// The expressions of all panels.
 fn shown() -> Vec<String> {
     let targets = list(&dashboard(), "panels").into_iter().flat_map(|panel| list(&panel, "targets"));
     let expression = |target: &Value| target.get("expr").and_then(Value::as_str).map(str::to_owned);
@@ -45,21 +45,21 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// The labels that are named in a list, `{…}` or `by (…)`.
+/// Label names in a list, `{…}` or `by (…)`.
 fn labels(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').filter_map(|label| words(label).next())
 }
 
-/// Each metric that an expression asks for, with what stands in braces behind it.
+/// Metrics in an expression, each with the text in the braces after it.
 fn asked_for(expression: &str) -> impl Iterator<Item = (String, &str)> {
     expression.split("oracled_").skip(1).map(|rest| {
-        let name = words(rest).next().expect("a name goes on behind its prefix");
+        let name = words(rest).next().expect("a name follows the prefix");
         let selector = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('{'));
         (format!("oracled_{name}"), selector.and_then(|rest| rest.split('}').next()).unwrap_or_default())
     })
 }
 
-/// Checks that all that `expression` names is served.
+/// Checks that all metrics and labels in `expression` are served.
 fn check(expression: &str, served: &Served) {
     let mut known = BTreeSet::new();
     for (metric, selector) in asked_for(expression) {
@@ -70,7 +70,7 @@ fn check(expression: &str, served: &Served) {
         }
         known.extend(has);
     }
-    assert!(asked_for(expression).next().is_some(), "it asks for nothing: {expression}");
+    assert!(asked_for(expression).next().is_some(), "the expression has no metric: {expression}");
     for group in expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next()) {
         for label in labels(group) {
             assert!(known.iter().any(|has| *has == label), "no label {label}: {expression}");
@@ -106,7 +106,7 @@ async fn tell_the_truth(daemon: &Daemon<'_>) {
     assert_eq!(post(&mut daemon.routes().await, "/v1/query", &query).await.status, 200);
 }
 
-/// Has sources disagree that are asked by a workflow, and a person decide.
+/// Has sources disagree in a workflow, and resolves a review.
 async fn have_it_verified(daemon: &Daemon<'_>) {
     let control = &mut daemon.control().await;
     for (source, population) in [("office-a", 54208), ("office-b", 54608)] {
@@ -125,7 +125,7 @@ async fn have_it_verified(daemon: &Daemon<'_>) {
         let thing = json!({"area": "ABW", "year": year});
         let question = json!({"workflow": "census", "where": thing, "axes": ["population"]});
         let told = post(&mut daemon.routes().await, "/v1/verify", &question).await;
-        oracled_tests::at(&told, "/review_id").as_str().expect("a person decides").clone_into(&mut review_id);
+        oracled_tests::at(&told, "/review_id").as_str().expect("a review is open").clone_into(&mut review_id);
     }
     let metrics = metrics(daemon).await;
     assert!(metrics.contains("oracled_reviews_open 2\n"), "{metrics}");
@@ -134,7 +134,7 @@ async fn have_it_verified(daemon: &Daemon<'_>) {
     assert_eq!(resolved.status, 200, "{}", oracled_tests::document(&resolved));
 }
 
-/// Has the daemon do something of everything, and so often regenerate what differs that it must tell.
+/// Causes every kind of event, and regenerates enough different verdicts to set the variance.
 async fn keep_busy(daemon: &Daemon<'_>, model: &ModelServer) {
     tell_the_truth(daemon).await;
     have_it_verified(daemon).await;
@@ -150,7 +150,7 @@ async fn keep_busy(daemon: &Daemon<'_>, model: &ModelServer) {
         lose(&mut daemon.control().await, &session).await;
         assert_eq!(get(routes, &format!("/v1/verdicts/cs_{number}")).await.status, 200);
     }
-    eventually("a mail is tried and the variance told", async || {
+    eventually("a mail was tried and the variance is set", async || {
         let text = metrics(daemon).await;
         let is_tried =
             |(sample, tried): (&String, &f64)| sample.starts_with("oracled_mails_total") && *tried > 0.0;
@@ -159,7 +159,7 @@ async fn keep_busy(daemon: &Daemon<'_>, model: &ModelServer) {
     .await;
 }
 
-/// What a daemon serves once everything has happened that is counted, and the families that it belongs to.
+/// Samples and families of a daemon after every counted event has occurred.
 async fn served() -> (Served, BTreeSet<String>) {
     let model = ModelServer::start().await;
     let world = world_of(&model);
@@ -195,7 +195,7 @@ async fn alerts_and_panels_name_served_metrics_and_panels_cover_every_family() {
     }
 }
 
-/// The samples of all counters, each with its value.
+/// Samples of all counters, with their values.
 fn counters(metrics: &str) -> BTreeMap<String, f64> {
     let mut counters = BTreeMap::new();
     let mut is_counter = false;
@@ -227,9 +227,9 @@ async fn counters_with_known_labels_exist_at_0_from_the_start() {
     let is_of_a_document = |sample: &String| sample.contains("oracle=") || sample.contains("workflow=");
     let late: Vec<_> =
         busy.keys().filter(|sample| !is_of_a_document(sample) && !fresh.contains_key(*sample)).collect();
-    assert!(late.is_empty(), "not there at the first start: {late:#?}");
+    assert!(late.is_empty(), "missing at the first start: {late:#?}");
     let late: Vec<_> = busy.keys().filter(|sample| !restarted.contains_key(*sample)).collect();
-    assert!(late.is_empty(), "not there after a restart: {late:#?}");
+    assert!(late.is_empty(), "missing after a restart: {late:#?}");
     let labeled = fresh.iter().filter(|(sample, _)| sample.contains('{') && !sample.contains("actor="));
     let counted: Vec<_> = labeled.filter(|(_, value)| **value != 0.0).collect();
     assert!(counted.is_empty(), "{counted:#?}");
@@ -270,7 +270,7 @@ fn every_alert_has_a_case_that_fires_and_one_that_does_not() {
         let cases = cases.remove(name).unwrap_or_default();
         assert!(cases.contains(&true) && cases.contains(&false), "{name}: {cases:?}");
     }
-    assert!(cases.is_empty(), "there are no such alerts: {cases:?}");
+    assert!(cases.is_empty(), "cases of unknown alerts: {cases:?}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! `/openapi.json` against what is served.
+//! Compares `/openapi.json` with the served routes.
 
 use hyper::Method;
 use oracled_tests::{World, document, get};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The routes' socket as its source tells it: each path with each of its methods.
+/// Path and method of each route, from the source of the routes' socket.
 fn served() -> BTreeSet<(String, String)> {
     let source = include_str!("../../daemon/src/api.rs");
     let routes = source.split(".fallback(").next().unwrap_or_default().split(".route(").skip(1);
@@ -15,7 +15,7 @@ fn served() -> BTreeSet<(String, String)> {
         let (path, handlers) = (quoted.next().expect("a path"), quoted.next().expect("a path ends"));
         for method in ["get", "post", "put", "patch", "delete"] {
             if handlers.contains(&format!("{method}(")) {
-                // what may hold slashes is described like any other part of a path
+                // a wildcard parameter is described like any other parameter
                 served.insert((path.replace("{*", "{"), method.to_owned()));
             }
         }
@@ -23,7 +23,7 @@ fn served() -> BTreeSet<(String, String)> {
     served
 }
 
-/// What the description names.
+/// Path and method of each described operation.
 fn described(description: &Value) -> BTreeSet<(String, String)> {
     let paths = description.get("paths").and_then(Value::as_object).expect("it has paths");
     let operations = paths.iter().flat_map(|(path, item)| {
@@ -34,7 +34,7 @@ fn described(description: &Value) -> BTreeSet<(String, String)> {
 }
 
 #[tokio::test]
-async fn what_is_described_is_served_and_what_is_served_is_described() {
+async fn described_routes_equal_served_routes() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -47,7 +47,7 @@ async fn what_is_described_is_served_and_what_is_served_is_described() {
     assert_eq!(described, served());
     let problem = "/paths/~1v1~1crosscheck/post/responses/4XX/content/application~1problem+json";
     assert!(document(&answer).pointer(problem).is_some(), "a problem has its media type");
-    assert!(described.len() >= 9, "the table of the API: {described:?}");
+    assert!(described.len() >= 9, "too few operations: {described:?}");
     for (path, method) in described {
         let method: Method = method.to_uppercase().parse().unwrap();
         let answer = routes.call(method.clone(), &path.replace("{session_id}", "cs_1"), None).await.unwrap();
@@ -57,7 +57,7 @@ async fn what_is_described_is_served_and_what_is_served_is_described() {
 }
 
 #[tokio::test]
-async fn the_description_is_whole_in_itself() {
+async fn openapi_document_resolves_all_references_and_parameters() {
     let world = World::default();
     let daemon = world.serve().await;
     let description = document(&get(&mut daemon.routes().await, "/openapi.json").await);
@@ -76,12 +76,12 @@ async fn the_description_is_whole_in_itself() {
     assert!(!references.is_empty());
     for reference in references {
         let place = reference.strip_prefix('#').expect("within the document");
-        assert!(description.pointer(place).is_some(), "{reference} is nowhere");
+        assert!(description.pointer(place).is_some(), "{reference} is not defined");
     }
     for (path, item) in description["paths"].as_object().unwrap() {
         let is_kept =
             path.starts_with("/v1/") || path.starts_with("/cache/") || path.matches('/').count() == 1;
-        assert!(is_kept, "a webhook may have the path {path}, too");
+        assert!(is_kept, "{path} could also be the path of a webhook");
         for (method, operation) in item.as_object().unwrap() {
             let parameters = operation["parameters"].as_array();
             let of_path = parameters.into_iter().flatten().filter(|parameter| parameter["in"] == "path");

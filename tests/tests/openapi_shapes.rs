@@ -1,4 +1,5 @@
-//! The shapes in `/openapi.json` against the types that are read and told: neither has what the other does not have.
+//! Compares the schemas in `/openapi.json` with the types that are read and returned: members and enum values must be
+//! equal.
 
 use jsonschema::Validator;
 use oracled_domain::ground::ontology::OntologyRef;
@@ -23,19 +24,19 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// The description that a daemon serves.
+/// The OpenAPI document of a daemon.
 async fn description() -> Value {
     let world = World::default();
     let daemon = world.serve().await;
     document(&get(&mut daemon.routes().await, "/openapi.json").await)
 }
 
-/// What refers to the shape `name`.
+/// A reference to the schema `name`.
 fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// What holds a value against the shape `name` of a description.
+/// A validator for the schema `name` of a description.
 fn validator(description: &Value, name: &str) -> Validator {
     let schema =
         json!({"$ref": format!("#/components/schemas/{name}"), "components": description.get("components")});
@@ -43,7 +44,7 @@ fn validator(description: &Value, name: &str) -> Validator {
     options.build(&schema).expect("a description is a schema")
 }
 
-/// What serde knows of a type, by what it says where it is given something else: the names of its members, or its words.
+/// Names of the members or enum values of a type, from serde's error for an unknown one.
 fn known<T: DeserializeOwned>() -> BTreeSet<String> {
     let read = |other: Value| serde_json::from_value::<T>(other).err().map(|error| error.to_string());
     let complaints = [json!({"?": null}), json!("?")].into_iter().filter_map(read);
@@ -52,17 +53,17 @@ fn known<T: DeserializeOwned>() -> BTreeSet<String> {
     known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// What serde knows of each of these types, by its name.
+/// Members or enum values of each of these types, by the type's name.
 macro_rules! known {
     ($($name:ident)*) => { BTreeMap::from([$((stringify!($name), known::<$name>())),*]) };
 }
 
-/// The shapes that `schema` refers to, and those that they do.
+/// Adds all schemas that `schema` refers to, directly or indirectly.
 fn reached<'d>(schema: &Value, description: &'d Value, found: &mut BTreeMap<String, &'d Value>) {
     match schema {
         Value::Object(members) => {
             if let Some(place) = members.get("$ref").and_then(Value::as_str) {
-                let name = place.rsplit('/').next().expect("a place has a name");
+                let name = place.rsplit('/').next().expect("a reference has a name");
                 let shape = description.pointer(place.trim_start_matches('#')).expect("it is described");
                 if found.insert(name.to_owned(), shape).is_none() {
                     reached(shape, description, found);
@@ -76,7 +77,7 @@ fn reached<'d>(schema: &Value, description: &'d Value, found: &mut BTreeMap<Stri
 }
 
 #[tokio::test]
-async fn schemas_have_exactly_the_members_and_words_of_their_types() {
+async fn schemas_have_exactly_the_members_and_values_of_their_types() {
     let description = description().await;
     let mut shapes = BTreeMap::new();
     for name in ["VerifyRequest", "Envelope"] {
@@ -106,7 +107,7 @@ async fn schemas_have_exactly_the_members_and_words_of_their_types() {
 }
 
 #[tokio::test]
-async fn the_routes_refer_to_the_shapes() {
+async fn routes_refer_to_the_schemas() {
     let description = description().await;
     let schema = |place: &str| {
         let place = format!("/paths/{place}/content/application~1json/schema");
@@ -125,7 +126,7 @@ async fn the_routes_refer_to_the_shapes() {
     }
 }
 
-/// The shapes reached from `name` that no object in `value` has with all their members.
+/// Schemas reached from `name` of which no object in `value` has all members.
 fn not_whole(description: &Value, name: &str, value: &Value) -> Vec<String> {
     let mut shapes = BTreeMap::new();
     reached(&reference(name), description, &mut shapes);
@@ -139,7 +140,7 @@ fn not_whole(description: &Value, name: &str, value: &Value) -> Vec<String> {
     shapes.into_iter().filter(|(_, shape)| is_missing(shape)).map(|(name, _)| name).collect()
 }
 
-/// The places of all objects in `value`, as JSON pointers from `place` on.
+/// JSON pointers of all objects in `value`, with the prefix `place`.
 fn objects(value: &Value, place: &str) -> Vec<String> {
     let below: Vec<_> = match value {
         Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), value)).collect(),
@@ -151,18 +152,18 @@ fn objects(value: &Value, place: &str) -> Vec<String> {
     here.into_iter().chain(below).collect()
 }
 
-/// One change of a value.
+/// A change of one member of a value.
 struct Change {
-    /// The object in which a member is changed, as a JSON pointer.
+    /// JSON pointer of the object with the changed member.
     object: String,
-    /// Which member; `?` is one that no type has.
+    /// Name of the member; no type has a member `?`.
     name: String,
-    /// What it becomes; gone where that is nothing.
+    /// The new value; `None` removes the member.
     to: Option<Value>,
 }
 
 impl Change {
-    /// Every change of one member of `value`, also of each object by one more.
+    /// All changes of one member of `value`, including one added member in each object.
     fn all(value: &Value) -> Vec<Self> {
         let mut all = Vec::new();
         for object in objects(value, "") {
@@ -188,7 +189,7 @@ impl Change {
     }
 }
 
-/// An envelope with every member that one can have, in every object.
+/// An envelope with every possible member in every object.
 fn every_member() -> Value {
     let digest = "0".repeat(64);
     let at = "2026-11-20T10:00:00Z";
@@ -228,14 +229,14 @@ fn every_member() -> Value {
     })
 }
 
-/// Whether `value` is an envelope that can be told.
+/// Whether `value` is an envelope that the daemon can return.
 fn is_told(value: &Value) -> bool {
     let read = serde_json::from_value::<Envelope>(value.clone());
     read.is_ok_and(|envelope| serde_json::to_value(envelope).is_ok_and(|told| told == *value))
 }
 
 #[tokio::test]
-async fn an_envelope_is_described_exactly_as_it_can_be_told() {
+async fn envelope_schema_accepts_exactly_the_valid_envelopes() {
     let description = description().await;
     let (shape, whole) = (validator(&description, "Envelope"), every_member());
     assert_eq!(not_whole(&description, "Envelope", &whole), [""; 0]);
@@ -245,21 +246,21 @@ async fn an_envelope_is_described_exactly_as_it_can_be_told() {
     for change in Change::all(&whole) {
         let changed = change.made(&whole);
         let Change { object, name, to } = change;
-        // whatever text stands in the place of a digest is read, and none but a digest is ever told
+        // any text is read in the place of a digest, but only a digest is ever returned
         let is_told = is_told(&changed) && !(is_digest(&name) && to == Some(json!("?")));
         assert_eq!(shape.is_valid(&changed), is_told, "{object}/{name}: {to:?}");
     }
 }
 
 #[tokio::test]
-async fn envelopes_of_real_decisions_are_as_they_are_described() {
+async fn envelopes_of_real_decisions_match_the_schema() {
     let shape = validator(&description().await, "Envelope");
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../actors/src/verification/tests/envelopes");
     let mut kinds = BTreeSet::new();
-    for file in fs::read_dir(folder).expect("it is there") {
+    for file in fs::read_dir(folder).expect("it exists") {
         let path = file.expect("it is read").path();
         let text = fs::read_to_string(&path).expect("it is text");
-        // two digests are left out of it
+        // the stored file replaces two digests by an ellipsis
         let envelope: Value =
             serde_json::from_str(&text.replace("\"...\"", &format!("\"{:064}\"", 0))).unwrap();
         assert!(is_told(&envelope), "{}", path.display());
@@ -274,8 +275,9 @@ async fn envelopes_of_real_decisions_are_as_they_are_described() {
     assert!(kinds.len() >= 4, "{kinds:?}");
 }
 
-/// Holds what `path` takes in the place of `whole` against its shape: what is asked is of nobody who is registered, so that it
-/// comes to 400 only where it cannot be read. `whole` has every member of every object, but for some.
+/// Compares the requests that `path` accepts, derived from `whole`, with the schema `name`. The request refers to
+/// unregistered documents, so that the status is 400 only if the request cannot be read. `whole` has every member of
+/// every object, except for those in `not_whole_in_it`.
 async fn check_read_as_described(name: &str, path: &str, whole: Value, not_whole_in_it: &[&str]) {
     let world = World::default();
     let daemon = world.serve().await;
@@ -287,7 +289,7 @@ async fn check_read_as_described(name: &str, path: &str, whole: Value, not_whole
     for change in Change::all(&whole) {
         let changed = change.made(&whole);
         let Change { object, name, to } = change;
-        // a value is held against its axis, once its workflow is known
+        // null is compared with the type of its axis only after the workflow was found
         if to == Some(json!(null)) && (name == "value" || object.ends_with("/where")) {
             continue;
         }
@@ -306,12 +308,12 @@ fn question() -> Value {
 }
 
 #[tokio::test]
-async fn a_question_is_read_exactly_as_it_is_described() {
+async fn verify_request_schema_accepts_exactly_the_readable_requests() {
     check_read_as_described("VerifyRequest", "/v1/verify", question(), &[]).await;
 }
 
 #[tokio::test]
-async fn facts_are_asked_of_a_source_or_of_a_workflow_and_not_of_both() {
+async fn facts_from_entry_has_either_a_query_or_a_verification() {
     let shape = validator(&description().await, "FactsFrom");
     let query = json!({"oracle_id": "office", "request": {"axes_requested": ["population"]}});
     for (entry, is_one) in [
@@ -326,7 +328,7 @@ async fn facts_are_asked_of_a_source_or_of_a_workflow_and_not_of_both() {
 }
 
 #[tokio::test]
-async fn who_is_asked_for_facts_is_read_exactly_as_it_is_described() {
+async fn evaluate_request_schema_accepts_exactly_the_readable_requests() {
     let query = json!({"oracle_id": "office", "query_id": "q", "request": {
         "axes_requested": ["population"], "filters": [{"axis": "area", "operator": "eq", "value": "ABW"}],
         "point_in_time": "2026-11-20T10:00:00Z", "known_at": "2026-11-20", "include_provenance": true,
@@ -336,7 +338,7 @@ async fn who_is_asked_for_facts_is_read_exactly_as_it_is_described() {
         "id": "case-1", "candidate_output": "54208 people", "facts": ["nobody counted"], "context": "a guide",
         "facts_from": [{"query": query}, {"verify": question()}], "constraints": ["1 < 2"],
     });
-    // `expected` and `rules` are of another matter, and of `query` and `verify` an entry has one
+    // `expected` and `rules` are left out, and an entry has either `query` or `verify`
     let not_whole = ["EvaluateRequest", "FactsFrom"];
     check_read_as_described("EvaluateRequest", "/v1/rules/evaluate", check, &not_whole).await;
 }

@@ -1,5 +1,5 @@
-//! The seed's verification criteria for regenerated verdicts (`regen-consistency`, "Verification criteria"), against a
-//! daemon and a model that speak over real sockets.
+//! The seed's verification criteria for regenerated verdicts (`regen-consistency`, "Verification criteria"), checked
+//! with a daemon and a model over real sockets.
 
 use jiff::Timestamp;
 use oracled::platform::config::Config;
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// The seed's bound on an answer (VC-4).
+/// The seed's limit on the time of an answer (VC-4).
 const RENDERED_WITHIN: Duration = Duration::from_secs(30);
-/// An answer is there so long after a deadline, on a machine that does much beside it.
+/// Longest time from a deadline to the answer, on a busy machine.
 const BEHIND_DEADLINE: Duration = Duration::from_secs(5);
 
 fn reply(label: Label) -> Reply {
     Reply::saying(&saying(Tier::Quick, label))
 }
 
-/// The whole body of a request on Gemini's wire.
+/// The whole body of a request by Gemini's protocol.
 fn body(tier: Tier, temperature: f64, top_p: f64, top_k: u32) -> Value {
     let prompt = build_verdict_prompt(tier, &Query::new(QUERY.to_owned()));
     json!({
@@ -55,7 +55,7 @@ async fn vc_1_lost_verdict_is_regenerated_with_locked_settings() {
         assert_eq!(original.body, body(tier, 0.9, 0.8, 40));
         assert_eq!(regen.body, body(tier, 0.0, 1.0, 1));
 
-        // and so the log says
+        // the log has the same settings
         let entries = log(control, &format!("session={session}")).await;
         let of = |event: &str, path: &str| {
             let mut found = entries.iter().filter(|entry| entry["event"] == event);
@@ -74,7 +74,7 @@ async fn vc_1_lost_verdict_is_regenerated_with_locked_settings() {
 }
 
 #[tokio::test]
-async fn vc_2_what_was_regenerated_is_in_the_cache_and_says_what_it_is() {
+async fn vc_2_regenerated_verdict_is_cached_and_marked() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -103,14 +103,14 @@ async fn vc_2_what_was_regenerated_is_in_the_cache_and_says_what_it_is() {
         assert_eq!((again.status.as_u16(), came_from(&again)), (200, Some("HIT")));
         assert_eq!((&again.body, &cached(routes, "cs_1").await.body), (&regenerated.body, &regenerated.body));
     }
-    assert_eq!(model.asked(), 2, "once for the first, once for the lost one");
+    assert_eq!(model.asked(), 2, "one call for the first verdict, and one for the lost one");
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
     assert_eq!(cached(&mut daemon.routes().await, "cs_1").await.body, regenerated.body);
     assert_eq!(model.asked(), 2);
 }
 
-/// What the seed says of an original and its regeneration: whether they match, and how far they are apart.
+/// The seed's rule: whether original and regeneration match, and the level of divergence.
 fn apart(original: Option<Label>, regen: Label) -> (Option<bool>, Option<DivergenceLevel>) {
     use Label::{Amber, Green, Null, Red};
     let level = match (original, regen) {
@@ -139,7 +139,7 @@ async fn vc_3_divergence_entry_is_in_the_log_file_before_the_answer() {
         registered(routes, &session, original).await;
         model.next([reply(regen)]);
         let answer = document(&read(routes, &session).await);
-        // no waiting: what the seed grants five seconds is there already
+        // no waiting: the entry, for which the seed permits five seconds, is written before the answer
         let entries = lines(world.mirror().as_bytes());
         let found = |entry: &&Value| {
             entry["event"] == "regen_divergence_check" && entry["session_id"] == session.as_str()
@@ -157,11 +157,11 @@ async fn vc_3_divergence_entry_is_in_the_log_file_before_the_answer() {
                 "event": "regen_divergence_check", "session_id": session, "tier": "quick",
                 "original_verdict": word, "regen_verdict": regen, "top_level_match": matches,
                 "divergence_level": level, "skipped": original.is_none(),
-                // it was delivered without oracled, so its prompt is not known
+                // the first verdict was delivered without oracled, so its prompt is not known
                 "path": "regen", "prompt_changed": true, "settings_changed": null,
             })
         );
-        // and the answer itself says it
+        // the answer contains the same result
         assert_eq!((&answer["original_verdict"], &answer["divergence_level"]), (&json!(word), &json!(level)));
         let disclaimer = (matches == Some(false)).then_some(DISCLAIMER);
         assert_eq!(answer.get("disclaimer"), disclaimer.map(Value::from).as_ref(), "{session}");
@@ -173,7 +173,7 @@ async fn vc_3_divergence_entry_is_in_the_log_file_before_the_answer() {
         );
     }
     let entries = log(&mut daemon.control().await, "event=regen_divergence_check&limit=1000").await;
-    assert_eq!(entries.len(), 20, "the same in the log that is asked for");
+    assert_eq!(entries.len(), 20, "the log on the socket has the same entries");
 }
 
 #[tokio::test]
@@ -207,8 +207,8 @@ async fn vc_4_concurrent_reads_are_answered_within_30_s_of_the_miss() {
     assert_eq!(diverged, READERS / 2);
 }
 
-/// Reads `session`, whose first verdict was `original`, and hands back how long it took until it was there, made anew as
-/// `level` has it.
+/// Registers `session` with `original` and reads its lost verdict, whose divergence must be `level`. Returns the
+/// duration of the read.
 async fn read_anew(routes: &mut Client, session: &str, original: Label, level: DivergenceLevel) -> Duration {
     let mut told = order(Tier::Quick);
     let members = told.as_object_mut().expect("a body is an object");
@@ -232,7 +232,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 async fn vc_4_divergent_answer_is_not_delayed_by_a_hanging_notice() {
     const READS: usize = 15;
     const MODEL_TAKES: Duration = Duration::from_millis(100);
-    /// Many times what the commits differ by; the mail service would keep a reader for twenty seconds.
+    /// Many times the difference between the commits; the mail service would delay a reader by 20 s.
     const APART_AT_MOST: Duration = Duration::from_millis(100);
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
     model.otherwise(reply(Label::Green).after(MODEL_TAKES));
@@ -244,8 +244,8 @@ async fn vc_4_divergent_answer_is_not_delayed_by_a_hanging_notice() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     read_anew(routes, "first", Label::Red, DivergenceLevel::Significant).await;
-    eventually("the first notice hangs", async || mailbox.asked() > 0).await;
-    // in turns, so that whatever else the machine does falls on both
+    eventually("the first notice is in flight", async || mailbox.asked() > 0).await;
+    // alternately, so that other load of the machine affects both
     let (mut equal, mut differing) = (Vec::new(), Vec::new());
     for n in 0..READS {
         equal.push(read_anew(routes, &format!("equal-{n}"), Label::Green, DivergenceLevel::None).await);
@@ -253,19 +253,19 @@ async fn vc_4_divergent_answer_is_not_delayed_by_a_hanging_notice() {
         differing.push(read_anew(routes, &session, Label::Red, DivergenceLevel::Significant).await);
     }
     let events = log(&mut daemon.control().await, "event=mail_queued&limit=1000").await.len();
-    assert_eq!(events, READS + 1, "each that differs has its notice");
+    assert_eq!(events, READS + 1, "each divergent verdict has a notice");
     let (equal, differing) = (median(equal), median(differing));
     assert!(equal >= MODEL_TAKES && differing < equal + APART_AT_MOST, "{equal:?} and {differing:?}");
 }
 
 #[tokio::test]
-async fn vc_4_a_model_that_says_nothing_is_given_up_in_time_for_an_answer() {
+async fn vc_4_silent_model_times_out_before_the_limit_of_an_answer() {
     let limits = Config::default();
     assert!(Duration::from_secs(limits.limits.request_s) <= RENDERED_WITHIN, "the whole request");
     assert!(Duration::from_millis(limits.model.deadline_ms) < RENDERED_WITHIN, "all attempts");
 
     let deadline = Duration::from_millis(700);
-    // with a retry, so that the deadline ends a second attempt as well
+    // with a retry, so that the deadline also ends a second attempt
     for (retries, reply) in
         [(0, Reply::silence()), (3, Reply::error(503, "not now").after(Duration::from_millis(300)))]
     {
@@ -333,7 +333,7 @@ fn reply_of(tier: Tier) -> Reply {
 
 /// The seed's invariant 4: the first verdict is authoritative, whatever comes later.
 #[tokio::test]
-async fn the_first_verdict_stays_the_one_that_every_later_one_is_held_against() {
+async fn first_verdict_stays_authoritative_after_a_regeneration() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -343,22 +343,22 @@ async fn the_first_verdict_stays_the_one_that_every_later_one_is_held_against() 
     lose(control, "cs_1").await;
     assert_eq!(at(&read(routes, "cs_1").await, "/divergence_level"), "significant");
 
-    // what is known of the session still names the first, and nobody may tell it otherwise
+    // the session still has the first verdict, and a registration cannot change it
     let session = put(routes, "cs_1", &order(Tier::Quick)).await;
     assert_eq!((session.status.as_u16(), at(&session, "/original_verdict")), (200, json!("GREEN")));
     let mut other = order(Tier::Quick);
     other["original_verdict"] = json!("RED");
     let refused = problem(&put(routes, "cs_1", &other).await, 409, "session_mismatch");
     assert_eq!(refused["mismatch"], "original_verdict");
-    // whoever orders it again is shown what is cached, with all that is to be said of it
+    // a repeated request returns the cached verdict with its disclaimer
     let replayed = ordered(routes, "cs_1").await;
     assert_eq!((replayed.status.as_u16(), at(&replayed, "/verdict/verdict")), (200, json!("RED")));
     assert_eq!(at(&replayed, "/disclaimer"), DISCLAIMER);
 }
 
-/// The seed's invariant 6: nothing but a read of a lost verdict has it made anew.
+/// The seed's invariant 6: only a read of a lost verdict regenerates it.
 #[tokio::test]
-async fn nothing_but_a_read_of_a_lost_verdict_starts_a_regeneration() {
+async fn only_a_read_of_a_lost_verdict_starts_a_regeneration() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -378,11 +378,11 @@ async fn nothing_but_a_read_of_a_lost_verdict_starts_a_regeneration() {
         }
     }
     for verb in ["regen", "regenerate", "generate"] {
-        assert_eq!(world.ctl(&[verb, "cs_1"]).status.code(), Some(2), "there is no `{verb}`");
+        assert_eq!(world.ctl(&[verb, "cs_1"]).status.code(), Some(2), "`{verb}` is unknown");
     }
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
-    assert_eq!(model.asked(), asked, "neither does a start");
+    assert_eq!(model.asked(), asked, "a start calls no model");
     assert_eq!(came_from(&read(&mut daemon.routes().await, "cs_1").await), Some("MISS"));
     assert_eq!(model.asked(), asked + 1);
 }

@@ -1,5 +1,4 @@
-//! What may go wrong with regenerated verdicts (seed: `regen-consistency`, "Failure modes" and "Gaps"), and what
-//! becomes of it.
+//! Failures of regenerated verdicts (seed: `regen-consistency`, "Failure modes" and "Gaps"), and their results.
 
 use jiff::Timestamp;
 use oracled_domain::audit::event::EventSeverity;
@@ -23,7 +22,7 @@ fn reply(label: Label) -> Reply {
     Reply::saying(&saying(Tier::Quick, label))
 }
 
-/// The entries that went to the service log, by their events.
+/// Events of the entries that went to the service log.
 fn fallen_back(world: &World) -> Vec<String> {
     let log = world.service_log();
     let marked = log.lines().filter(|line| line.contains("log_fallback"));
@@ -66,11 +65,11 @@ async fn failure_mode_temperature_not_enforced_regen_ignores_configuration() {
 }
 
 #[tokio::test]
-async fn failure_mode_cache_not_written_nothing_is_answered_that_is_not_stored() {
+async fn failure_mode_cache_not_written_answer_is_an_error() {
     let model = ModelServer::start().await;
     let mut world = model.asked_by("");
     if !disk::can_be_filled(&mut world) {
-        println!("skipped: there is no prlimit");
+        println!("skipped: prlimit not found");
         return;
     }
     let daemon = world.serve().await;
@@ -78,7 +77,7 @@ async fn failure_mode_cache_not_written_nothing_is_answered_that_is_not_stored()
     for session in ["before", "while"] {
         registered(routes, session, Some(Label::Green)).await;
     }
-    // the attempt cannot be noted: the model is not even asked
+    // the attempt cannot be logged, so the model is not called
     disk::fill(&daemon, &world.state());
     for _ in 0..5 {
         let refused = read(routes, "before").await;
@@ -87,9 +86,9 @@ async fn failure_mode_cache_not_written_nothing_is_answered_that_is_not_stored()
     }
     assert_eq!(model.asked(), 0);
     disk::empty(&daemon);
-    eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+    eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
 
-    // the disk fills up while the model works: there is a verdict, and nobody gets it
+    // the disk fills up while the model works: the verdict is judged, but not delivered
     model.next([reply(Label::Red).after(Duration::from_millis(500))]);
     let mut reader = daemon.routes().await;
     let reading = tokio::spawn(async move { read(&mut reader, "while").await });
@@ -99,16 +98,20 @@ async fn failure_mode_cache_not_written_nothing_is_answered_that_is_not_stored()
     assert_eq!(
         fallen_back(&world),
         ["oracle_interaction", "tmm_crosscheck"],
-        "what happened is told, no more"
+        "only events that occurred are logged"
     );
     disk::empty(&daemon);
-    eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+    eventually("the daemon is ready again", async || get(routes, "/readyz").await.status == 200).await;
     problem(&cached(routes, "while").await, 404, "verdict_not_cached");
     problem(&read(routes, "while").await, 429, "regen_rate_limited");
     let told = told_of(&mut daemon.control().await, "while").await;
     assert_eq!(told, ["session_registered", "regen_attempted"]);
-    assert_eq!(model.asked(), 1, "no page load costs another call");
-    assert_eq!(came_from(&read(routes, "before").await), Some("MISS"), "what was not begun is free");
+    assert_eq!(model.asked(), 1, "no further read calls the model");
+    assert_eq!(
+        came_from(&read(routes, "before").await),
+        Some("MISS"),
+        "an attempt that was not logged does not count"
+    );
 }
 
 #[tokio::test]
@@ -120,7 +123,7 @@ async fn failure_mode_original_not_recoverable_is_reported_and_logged() {
     registered(routes, "cs_1", None).await;
     model.otherwise(reply(Label::Null));
     let answer = read(routes, "cs_1").await;
-    assert_eq!(answer.status, 200, "it is delivered all the same");
+    assert_eq!(answer.status, 200, "the verdict is delivered");
     assert_eq!(at(&answer, "/notice"), UNKNOWN_NOTICE);
     let checks = log(&mut daemon.control().await, "event=regen_divergence_check").await;
     let [check] = &checks[..] else { panic!("one check: {checks:?}") };
@@ -128,13 +131,13 @@ async fn failure_mode_original_not_recoverable_is_reported_and_logged() {
         ["original_verdict", "top_level_match", "divergence_level", "skipped"].map(|name| &check[name]);
     assert_eq!(told, [&json!("UNKNOWN"), &Value::Null, &Value::Null, &json!(true)]);
     let status = get(&mut daemon.control().await, "/v1/status").await;
-    assert_eq!(at(&status, "/variance/regens"), 0, "what cannot be compared says nothing of the model");
+    assert_eq!(at(&status, "/variance/regens"), 0, "a regeneration without an original does not count");
     let compared =
         "oracled_regens_compared_total{original=\"UNKNOWN\",regenerated=\"NULL\",level=\"unknown\"}";
     assert_eq!(sample(routes, compared).await, 1.0);
 }
 
-/// Puts a session into a store that no daemon has, whose first verdict was made from another prompt.
+/// Adds a session to a store that no daemon has open. Its first verdict was generated from another prompt.
 fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
     let options = Options {
         dir: state.to_owned(),
@@ -165,7 +168,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         writes: vec![Write::PutSession(session.into())],
         ..Record::default()
     };
-    let committed = journal.commit(&[record]).expect("the disk takes it");
+    let committed = journal.commit(&[record]).expect("the commit succeeds");
     assert!(committed.iter().all(Result::is_ok), "{committed:?}");
 }
 
@@ -193,14 +196,18 @@ async fn failure_mode_infrastructure_variance_changes_the_answer() {
     lose(control, "cs_1").await;
     read(routes, "cs_1").await;
     let [first, second] = &model.requests()[..] else { panic!("two requests") };
-    assert_eq!(first, second, "the same question, down to its headers");
+    assert_eq!(first, second, "the requests are equal, including headers");
     let checks = log(control, "event=regen_divergence_check").await;
     let told = ["divergence_level", "prompt_changed", "settings_changed"].map(|name| &checks[0][name]);
-    assert_eq!(told, [&json!("significant"), &json!(false), &json!(false)], "so it was the model");
+    assert_eq!(
+        told,
+        [&json!("significant"), &json!(false), &json!(false)],
+        "neither prompt nor settings have changed"
+    );
 }
 
 #[tokio::test]
-async fn failure_mode_regen_loop_asks_the_model_once() {
+async fn failure_mode_regen_loop_calls_the_model_once() {
     for what in
         [Reply::saying("no JSON"), Reply::error(400, "no"), Reply::saying(&saying(Tier::Quick, Label::Red))]
     {
@@ -220,7 +227,7 @@ async fn failure_mode_regen_loop_asks_the_model_once() {
         }
         assert_eq!(model.asked(), 1);
         let attempts = log(control, "event=regen_attempted").await;
-        assert_eq!(attempts.len(), 1, "what is refused leaves nothing behind");
+        assert_eq!(attempts.len(), 1, "a refused read is not logged as an attempt");
         let refusals = "oracled_verdicts_made_total{path=\"regen\",outcome=\"rate_limited\"}";
         assert_eq!(sample(routes, refusals).await, 20.0);
     }
@@ -236,7 +243,7 @@ async fn regen_gap_01_original_uses_locked_settings_unless_configured() {
         assert_eq!(model.requests()[0].body["generationConfig"]["temperature"], temperature);
         lose(&mut daemon.control().await, "cs_1").await;
         assert!(daemon.stop().success());
-        // what the settings were is known over a restart with others
+        // the settings of the first verdict are known after a restart with others
         world.variables.push(("ORACLED_MODEL__ORIGINAL_TEMPERATURE".into(), "1.9".into()));
         let daemon = world.serve().await;
         read(&mut daemon.routes().await, "cs_1").await;
@@ -321,8 +328,10 @@ async fn regen_gap_06_divergence_over_5_percent_is_escalated_in_log_and_status()
     assert_eq!(variance, json!({"regens": 20, "diverged": 1, "rate": 0.05, "escalated": false}));
     assert_eq!(log(control, "event=infrastructure_variance").await.len(), 0, "5 % is not more than 5 %");
     regenerate(20, Label::Red, routes, control).await;
-    eventually("it is escalated", async || log(control, "event=infrastructure_variance").await.len() == 1)
-        .await;
+    eventually("the variance is escalated", async || {
+        log(control, "event=infrastructure_variance").await.len() == 1
+    })
+    .await;
     let variance = at(&get(control, "/v1/status").await, "/variance");
     let rate = 2.0 / 21.0;
     assert_eq!(variance, json!({"regens": 21, "diverged": 2, "rate": rate, "escalated": true}));
@@ -344,11 +353,15 @@ async fn regen_gap_06_divergence_over_5_percent_is_escalated_in_log_and_status()
     daemon.kill();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    assert_eq!(at(&get(control, "/v1/status").await, "/variance/diverged"), 3, "it is remembered");
-    assert_eq!(log(control, "event=infrastructure_variance").await.len(), 1, "and told once");
+    assert_eq!(
+        at(&get(control, "/v1/status").await, "/variance/diverged"),
+        3,
+        "the count survives a restart"
+    );
+    assert_eq!(log(control, "event=infrastructure_variance").await.len(), 1, "the escalation is logged once");
 }
 
-/// A world in which the model `made-up-1` was configured when `cs_1` got its verdict, and no longer exists.
+/// A world with two configurations: `cs_1` got its verdict from the model `made-up-1`, which no longer exists.
 async fn original_of_another_model(model: &ModelServer, again: &[Reply]) -> (World, Value) {
     let mut world = model.asked_by("name = \"made-up-1\"");
     let daemon = world.serve().await;
@@ -376,7 +389,7 @@ async fn original_of_another_model(model: &ModelServer, again: &[Reply]) -> (Wor
 }
 
 #[tokio::test]
-async fn regeneration_asks_the_model_of_the_original() {
+async fn regeneration_calls_the_model_of_the_original() {
     let model = ModelServer::start().await;
     let (_world, told) = original_of_another_model(&model, &[]).await;
     assert_eq!(told["asked"], json!(["made-up-1"]));
@@ -385,7 +398,7 @@ async fn regeneration_asks_the_model_of_the_original() {
 }
 
 #[tokio::test]
-async fn regeneration_asks_the_configured_model_where_the_original_is_gone() {
+async fn regeneration_calls_the_configured_model_if_the_original_is_gone() {
     let model = ModelServer::start().await;
     let gone = [Reply::error(404, "no such model"), reply(Label::Red)];
     let (_world, told) = original_of_another_model(&model, &gone).await;

@@ -1,5 +1,5 @@
-//! One regeneration a session in five minutes (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03): what it counts,
-//! when it says to come back, and what it outlives.
+//! One regeneration per session in five minutes (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03): which
+//! attempts count, the `Retry-After`, and persistence over restarts.
 
 use jiff::{SignedDuration, Timestamp};
 use oracled_tests::load::field;
@@ -14,27 +14,29 @@ use tokio::time::sleep;
 /// The seed's five minutes.
 const PERIOD: SignedDuration = SignedDuration::from_mins(5);
 
-/// When the attempt of a session was noted that counts.
+/// Time of the session's last logged attempt.
 async fn attempted_at(daemon: &Daemon<'_>, session: &str) -> Timestamp {
     let question = format!("event=regen_attempted&session={session}");
     let attempt = log(&mut daemon.control().await, &question).await.pop().expect("there was one");
     field(&attempt, "timestamp").as_str().expect("it has a time").parse().expect("it is one")
 }
 
-/// Reads a session whose verdict may not be made yet, and holds what it is told against the log, to the second.
+/// Reads a session within its limit and compares the `Retry-After` of the refusal with the log, to the second.
+/// Returns it.
 async fn is_refused(daemon: &Daemon<'_>, session: &str) -> u64 {
     let until = attempted_at(daemon, session).await + PERIOD;
     let left_s = || {
         let left = until.duration_since(Timestamp::now());
-        u64::try_from(left.as_secs()).expect("it is not over") + u64::from(left.subsec_nanos() > 0)
+        u64::try_from(left.as_secs()).expect("the limit is still in force")
+            + u64::from(left.subsec_nanos() > 0)
     };
     let most_s = left_s();
     let refused = read(&mut daemon.routes().await, session).await;
     let least_s = left_s();
     let document = problem(&refused, 429, "regen_rate_limited");
-    let wait_s = retry_after_s(&refused).expect("it says when to come back");
+    let wait_s = retry_after_s(&refused).expect("it has a Retry-After");
     assert!((least_s..=most_s).contains(&wait_s), "{wait_s} s, with {least_s} to {most_s} s left");
-    let detail = field(&document, "detail").as_str().expect("it says why");
+    let detail = field(&document, "detail").as_str().expect("it has a detail");
     assert!(detail.contains(&format!("in {wait_s} s")), "{detail}");
     wait_s
 }
@@ -49,24 +51,24 @@ async fn regen_gap_03_second_regeneration_is_refused_with_exact_retry_after() {
     ordered(routes, "cs_1").await;
     lose(control, "cs_1").await;
     assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
-    // one that succeeded counts like any other
+    // a successful attempt counts like any other
     lose(control, "cs_1").await;
     let mut wait_s = is_refused(&daemon, "cs_1").await;
     assert!((290..=300).contains(&wait_s), "{wait_s}");
     for _ in 0..2 {
         sleep(Duration::from_millis(1050)).await;
         let next_s = is_refused(&daemon, "cs_1").await;
-        assert!(next_s < wait_s, "it counts down: {wait_s}, {next_s}");
+        assert!(next_s < wait_s, "the wait decreases: {wait_s}, {next_s}");
         wait_s = next_s;
     }
-    // and it is one session's alone
+    // the limit applies to one session only
     registered(routes, "cs_2", None).await;
     assert_eq!(came_from(&read(routes, "cs_2").await), Some("MISS"));
     assert_eq!(model.asked(), 3);
 }
 
 #[tokio::test]
-async fn regen_gap_03_the_limit_holds_over_a_restart_and_a_kill() {
+async fn regen_gap_03_limit_survives_a_restart_and_a_kill() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     model.otherwise(Reply::saying("no JSON"));
@@ -95,7 +97,7 @@ async fn regen_gap_03_kill_during_the_call_keeps_the_rate_limit() {
         tokio::spawn(async move { routes.call(hyper::Method::GET, "/v1/verdicts/cs_1", None).await });
     eventually("the model is asked", async || model.asked() == 1).await;
     daemon.kill();
-    assert!(reader.await.expect("it ends").is_err(), "nobody answers any more");
+    assert!(reader.await.expect("it ends").is_err(), "a killed daemon sends no answer");
     let daemon = world.serve().await;
     is_refused(&daemon, "cs_1").await;
     let told = told_of(&mut daemon.control().await, "cs_1").await;
@@ -104,7 +106,7 @@ async fn regen_gap_03_kill_during_the_call_keeps_the_rate_limit() {
 }
 
 #[tokio::test]
-async fn regen_gap_03_an_attempt_that_did_not_reach_the_model_does_not_count() {
+async fn regen_gap_03_attempt_without_a_connection_does_not_count() {
     let (_kept, url) = nobody();
     let world = asking(&url, "[health]\nfailure_threshold = 100");
     let daemon = world.serve().await;

@@ -1,5 +1,5 @@
-//! The customer's notice of a verdict that was regenerated and says something else (seed: `regen-consistency`,
-//! "Customer Notification", VC-5, the failure mode of its mail, and REGEN-GAP-04).
+//! The customer's notice of a divergent regenerated verdict (seed: `regen-consistency`, "Customer Notification",
+//! VC-5, the failure mode of its mail, and REGEN-GAP-04).
 
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::base::client::{Answer, Client};
@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// The seed's bound on a notice (VC-5).
+/// The seed's limit on the time of a notice (VC-5).
 const NOTIFIED_WITHIN: Duration = Duration::from_secs(60);
 const ADDRESS: &str = "customer@example.org";
 
-/// A world that asks `model` and sends its mail by `mailbox`.
+/// A world with `model` as its model and `mailbox` as its mail service.
 fn mailing(model: &ModelServer, mailbox: &ModelServer) -> World {
     model.asked_by(&format!(
         "[mail]\ntransport = \"http\"\nbase_url = \"{}\"\nhard_timeout_ms = 20000",
@@ -28,7 +28,7 @@ fn mailing(model: &ModelServer, mailbox: &ModelServer) -> World {
     ))
 }
 
-/// Tells of a session whose customer has an address and was sent `original`.
+/// Registers a session whose customer has an address and got the verdict `original`.
 async fn told(routes: &mut Client, session: &str, original: Option<Label>) {
     let mut body = order(Tier::Quick);
     let members = body.as_object_mut().expect("a body is an object");
@@ -38,7 +38,7 @@ async fn told(routes: &mut Client, session: &str, original: Option<Label>) {
     assert!(answer.status.is_success(), "{}", document(&answer));
 }
 
-/// Has the verdict of a session made anew, which says `regen` where the first said `original`.
+/// Regenerates the verdict of a session as `regen`; the first one was `original`.
 async fn regenerate(
     daemon: &Daemon<'_>,
     model: &ModelServer,
@@ -62,7 +62,7 @@ async fn of_event(daemon: &Daemon<'_>, event: &str) -> Vec<Value> {
     log(&mut daemon.control().await, &format!("event={event}&limit=1000")).await
 }
 
-/// The sessions that mails speak of, in the alphabet's order.
+/// Sessions of these mails, sorted.
 fn sessions(mails: &[Seen]) -> Vec<&str> {
     let mut sessions: Vec<_> =
         mails.iter().map(|mail| field(&mail.body, "session_id").as_str().expect("a word")).collect();
@@ -83,7 +83,8 @@ async fn vc_5_significant_divergence_is_mailed_within_60_s_with_disclaimer() {
         let answer = regenerate(&daemon, &model, &session, Some(original), regen).await;
         assert_eq!(at(&answer, "/disclaimer"), DISCLAIMER);
         eventually("it is mailed", async || mailbox.asked() == n + 1).await;
-        eventually("the log has it", async || of_event(&daemon, "mail_sent").await.len() == n + 1).await;
+        eventually("the log has the entry", async || of_event(&daemon, "mail_sent").await.len() == n + 1)
+            .await;
         assert!(began.elapsed() < NOTIFIED_WITHIN, "{:?}", began.elapsed());
 
         let mail = mailbox.requests().pop().expect("there is one");
@@ -142,7 +143,7 @@ async fn vc_5_only_significant_divergence_with_an_address_is_mailed() {
     ];
     assert_eq!(sessions(&mailbox.requests()), significant);
     assert_eq!(of_event(&daemon, "mail_queued").await.len(), significant.len());
-    // nobody who reads it again is told again
+    // a second read sends no second notice
     for session in significant {
         assert_eq!(came_from(&read(routes, session).await), Some("HIT"));
     }
@@ -167,11 +168,11 @@ async fn first_verdict_is_mailed_once_and_an_equal_regenerated_one_never() {
     let told = ["kind", "mail_id", "to", "session_id"].map(|name| mail.body[name].clone());
     assert_eq!(told, [json!("verdict"), json!("verdict:cs_1"), json!(ADDRESS), json!("cs_1")]);
     assert_eq!((mail.body.get("disclaimer"), mail.body.get("original_verdict")), (None, None));
-    assert!(!world.mirror().contains(ADDRESS), "an address is not for the log");
+    assert!(!world.mirror().contains(ADDRESS), "an address is not logged");
 }
 
 #[tokio::test]
-async fn vc_4_a_mail_service_that_hangs_or_is_gone_delays_no_answer() {
+async fn vc_4_hanging_or_unreachable_mail_service_delays_no_answer() {
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
     let world = mailing(&model, &mailbox);
     let daemon = world.serve().await;
@@ -185,19 +186,15 @@ async fn vc_4_a_mail_service_that_hangs_or_is_gone_delays_no_answer() {
         order["customer_email"] = json!(ADDRESS);
         let ordered = post(&mut daemon.routes().await, &format!("/v1/verdicts/first-{n}"), &order).await;
         assert_eq!(ordered.status, 201);
-        assert!(
-            began.elapsed() < Duration::from_secs(10),
-            "{:?}: half of what a mail may take",
-            began.elapsed()
-        );
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}: half of the mail timeout", began.elapsed());
         eventually("it is tried", async || mailbox.asked() > n).await;
     }
     assert_eq!(of_event(&daemon, "mail_sent").await.len(), 0);
-    assert_eq!(outbox(&daemon).await.as_array().map(Vec::len), Some(10), "nothing is lost meanwhile");
+    assert_eq!(outbox(&daemon).await.as_array().map(Vec::len), Some(10), "no mail is lost");
     assert_eq!(get(&mut daemon.routes().await, "/readyz").await.status, 200);
 }
 
-/// What is left of the minute that a notice waits, by its entry in the log.
+/// Wait until the next attempt, from the log entry of the failed one.
 fn waits(failed: &Value) -> SignedDuration {
     let time = |name: &str| -> Timestamp {
         field(failed, name).as_str().expect("it has a time").parse().expect("it is one")
@@ -205,7 +202,7 @@ fn waits(failed: &Value) -> SignedDuration {
     time("next_attempt_at").duration_since(time("timestamp"))
 }
 
-/// Lets the minute be over that the one mail in the outbox waits: in the store, which no daemon has open.
+/// Moves the next attempt of the only mail in the outbox one minute back. No daemon may have the store open.
 fn pass_the_minute(world: &World) {
     let options =
         Options { dir: world.state(), cache_bytes: 16 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 };
@@ -214,7 +211,7 @@ fn pass_the_minute(world: &World) {
     let only_one = |standing| waiting.replace(standing).is_none();
     store.visit_mails(None, only_one).expect("the store is read");
     let standing: Standing = waiting.expect("it waits");
-    let (mail, _) = store.mail(&standing.mail_id).expect("the store is read").expect("it is there");
+    let (mail, _) = store.mail(&standing.mail_id).expect("the store is read").expect("it exists");
     let next_attempt_at = standing.next_attempt_at.map(|at| at - SignedDuration::from_secs(60));
     let mail = Mail { standing: Standing { next_attempt_at, ..standing }, ..mail };
     let passed = Event::new(
@@ -224,7 +221,7 @@ fn pass_the_minute(world: &World) {
     );
     let writes = vec![Write::PutMail(Arc::new(mail))];
     let record = Record { events: vec![passed], writes, ..Record::default() };
-    let committed = journal.commit(&[record]).expect("the disk takes it");
+    let committed = journal.commit(&[record]).expect("the commit succeeds");
     assert!(committed.iter().all(Result::is_ok), "{committed:?}");
 }
 
@@ -235,14 +232,14 @@ async fn failure_mode_divergence_mail_fails_and_is_retried_after_a_minute() {
     let daemon = world.serve().await;
     mailbox.otherwise(Reply::error(502, "the mail service is down"));
     let answer = regenerate(&daemon, &model, "cs_1", Some(Label::Green), Label::Null).await;
-    assert_eq!(at(&answer, "/divergence_level"), "significant", "the customer sees it all the same");
+    assert_eq!(at(&answer, "/divergence_level"), "significant", "the answer has the divergence");
     eventually("it is logged", async || of_event(&daemon, "mail_failed").await.len() == 1).await;
     let failed = of_event(&daemon, "mail_failed").await.remove(0);
     let told = ["session_id", "kind", "attempt"].map(|name| failed[name].clone());
     assert_eq!(told, [json!("cs_1"), json!("divergence_notice"), json!(1)]);
     assert!(failed["cause"].as_str().unwrap().contains("502"), "{failed}");
     assert_eq!(waits(&failed), SignedDuration::from_secs(60));
-    // neither it nor a restart is tried any sooner
+    // a restart does not make the next attempt earlier
     daemon.kill();
     let daemon = world.serve().await;
     sleep(Duration::from_millis(1500)).await;
@@ -258,7 +255,7 @@ async fn failure_mode_divergence_mail_fails_and_is_retried_after_a_minute() {
         (&first.body, first.header("idempotency-key")),
         (&second.body, second.header("idempotency-key"))
     );
-    eventually("the log has it", async || of_event(&daemon, "mail_sent").await.len() == 1).await;
+    eventually("the log has the entry", async || of_event(&daemon, "mail_sent").await.len() == 1).await;
     assert_eq!(of_event(&daemon, "mail_sent").await[0]["attempt"], 2);
 }
 
@@ -280,7 +277,7 @@ async fn regen_gap_04_notice_that_fails_twice_is_dead_until_requeued() {
     let dead: Value = serde_json::from_slice(&dead).unwrap();
     assert_eq!(dead["items"][0]["mail_id"], failed["mail_id"]);
     sleep(Duration::from_millis(1500)).await;
-    assert_eq!(mailbox.asked(), 2, "it is left alone");
+    assert_eq!(mailbox.asked(), 2, "a dead letter is not retried");
 
     mailbox.otherwise(Reply::bytes(200, "{}"));
     assert!(world.ctl_meanwhile(&["outbox", "requeue", "--all-dead"]).await.status.success());
@@ -290,7 +287,7 @@ async fn regen_gap_04_notice_that_fails_twice_is_dead_until_requeued() {
 
 #[tokio::test]
 #[ignore = "takes a minute; `just torture`"]
-async fn regen_gap_04_a_notice_that_fails_is_tried_again_after_a_minute() {
+async fn regen_gap_04_failed_notice_is_retried_after_a_minute() {
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
     let world = mailing(&model, &mailbox);
     let daemon = world.serve().await;
@@ -299,8 +296,8 @@ async fn regen_gap_04_a_notice_that_fails_is_tried_again_after_a_minute() {
     eventually("it has failed", async || mailbox.asked() == 1).await;
     let failed = Instant::now();
     sleep(Duration::from_secs(55)).await;
-    assert_eq!(mailbox.asked(), 1, "it waits");
+    assert_eq!(mailbox.asked(), 1, "the notice waits");
     eventually("it is sent", async || mailbox.asked() == 2).await;
     assert!(failed.elapsed() < Duration::from_secs(75), "{:?}", failed.elapsed());
-    eventually("it is gone", async || outbox(&daemon).await == json!([])).await;
+    eventually("the outbox is empty", async || outbox(&daemon).await == json!([])).await;
 }

@@ -1,5 +1,5 @@
-//! `/v1/rules`, from outside: text is checked against facts, the answer can be checked in its turn, and the log knows of
-//! it without a word of the text.
+//! `/v1/rules`: text is checked against facts, the digests of an answer can be verified, and the log does not contain
+//! the text.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -20,7 +20,7 @@ async fn evaluated(routes: &mut Client, body: &Value) -> Answer {
     answer
 }
 
-/// A case of each verdict, with the rules that fail in it.
+/// One case for each verdict, with the rules that fail.
 fn one_of_each() -> [(&'static str, Value, Vec<&'static str>); 3] {
     let facts = json!(["Water boils at 100 C at sea level.", "Ice melts"]);
     [
@@ -43,12 +43,12 @@ fn one_of_each() -> [(&'static str, Value, Vec<&'static str>); 3] {
     ]
 }
 
-/// The list of that name in an answer, a rule or an entry.
+/// The list with that name in an answer, a rule or an entry.
 fn list<'v>(of: &'v Value, name: &str) -> &'v [Value] {
     of.get(name).and_then(Value::as_array).expect("it has that list")
 }
 
-/// The ids of the rules that came to `verdict`.
+/// Ids of the rules with this verdict.
 fn rules_at(answer: &Answer, verdict: &str) -> Vec<Value> {
     let told = document(answer);
     let of_it = list(&told, "rules").iter().filter(|rule| rule["verdict"] == verdict);
@@ -56,7 +56,7 @@ fn rules_at(answer: &Answer, verdict: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn an_evaluation_is_canonical_json_and_bears_its_digest() {
+async fn evaluation_is_canonical_json_with_its_digest() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -67,7 +67,7 @@ async fn an_evaluation_is_canonical_json_and_bears_its_digest() {
         assert_eq!(told["verdict"], verdict, "{told}");
         assert_eq!(rules_at(&answer, "FAIL"), failed);
         assert_eq!(rules_at(&answer, "ERROR").len(), usize::from(verdict == "ERROR"));
-        assert_eq!(list(&told, "rules").len(), RuleId::PUBLISHED.len(), "every rule is told of");
+        assert_eq!(list(&told, "rules").len(), RuleId::PUBLISHED.len(), "every rule is reported");
         let canonical = |value: &Value| serde_json_canonicalizer::to_vec(value).unwrap();
         assert_eq!(answer.body, canonical(&told));
         let digest = told.as_object_mut().unwrap().remove("sha256").unwrap();
@@ -82,7 +82,7 @@ async fn an_evaluation_is_canonical_json_and_bears_its_digest() {
 }
 
 #[tokio::test]
-async fn violation_names_its_place_and_an_undecided_rule_its_cause() {
+async fn violation_has_its_span_and_an_undecided_rule_its_cause() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -105,7 +105,7 @@ async fn violation_names_its_place_and_an_undecided_rule_its_cause() {
 }
 
 #[tokio::test]
-async fn the_same_request_has_the_same_bytes_at_any_time_and_from_the_library() {
+async fn equal_requests_return_equal_bytes_from_daemon_and_library() {
     let world = World::default();
     let mut told = Vec::new();
     for _ in 0..2 {
@@ -174,11 +174,11 @@ async fn evaluation_is_logged_by_digests_without_its_text() {
     }
     assert!(daemon.stop().success());
     let written = world.written().to_lowercase();
-    assert!(written.contains("rules_evaluated"), "the right files are looked at");
-    assert!(!written.contains("q7x"), "no text is kept anywhere");
+    assert!(written.contains("rules_evaluated"), "the files contain the log");
+    assert!(!written.contains("q7x"), "the text is not stored");
 }
 
-/// A request that passes, with a member of its own or in `expected`.
+/// A request that passes, with one more member, or one in `expected`.
 fn with(name: &str, value: Value) -> Value {
     let mut body = json!({"candidate_output": "Ice melts.", "facts": ["Ice melts"], "expected": {}});
     let (place, name) = name.strip_prefix("expected.").map_or(("", name), |name| ("/expected", name));
@@ -187,17 +187,17 @@ fn with(name: &str, value: Value) -> Value {
     body
 }
 
-/// So many pairs of opposites.
+/// This number of contradiction pairs.
 fn pairs(count: usize) -> Value {
     (0..count).map(|n| json!([format!("a{n}"), format!("b{n}")])).collect()
 }
 
-/// A request that expects what the one rule that it names does not look at.
+/// A request with an expectation that the only requested rule does not use.
 fn unseen(expected: Value, rule: &str) -> Value {
     json!({"candidate_output": "?", "facts": [], "expected": expected, "rules": [rule]})
 }
 
-/// Requests that cannot be evaluated, and what they are told.
+/// Requests that cannot be evaluated, and their errors.
 fn refusals() -> Vec<(Value, &'static str)> {
     let threshold = "expected.max_unsupported_claims";
     let whole = "a whole number from 0 to 9007199254740991, or \"CONFIG:UNSUPPORTED_MAX\"";
@@ -234,19 +234,19 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (with("expected.must_find", vec!["a"; 10_001].into()), "at most 10000"),
         (with("expected.must_not_find", vec!["a"; 10_001].into()), "at most 10000"),
         (with("id", json!("é".repeat(256))), "`id` has 256 characters"),
-        (with("expected", json!([["b"], [], null, ["zz"], []])), "`expected` is an object"),
+        (with("expected", json!([["b"], [], null, ["zz"], []])), "`expected` is not an object"),
         (with("rules", json!([{"RULE-PREC-001": null}])), "invalid type: object"),
         (with(&"x".repeat(900_000), json!(1)), "unknown field `xxx"),
         (unseen(json!({"must_find": ["a"]}), "RULE-PREC-003"), "name one in `rules`: RULE-PREC-002"),
         (unseen(json!({"must_not_find": ["a"]}), "RULE-PREC-002"), "name one in `rules`: RULE-PREC-003"),
         (unseen(json!({"contradiction_ids": ["true"]}), "RULE-PREC-002"), "RULE-CONT-001, RULE-CONT-002"),
-        (unseen(json!({"contradiction_pairs": [["a", "b"]]}), "RULE-PREC-001"), "no rule that looks at it"),
+        (unseen(json!({"contradiction_pairs": [["a", "b"]]}), "RULE-PREC-001"), "no rule that uses it"),
         (unseen(json!({"max_unsupported_claims": 1}), "RULE-CONT-001"), "RULE-PREC-001, RULE-PREC-004"),
         (
             json!({"candidate_output": "?", "facts": [], "constraints": ["a < b"], "rules": ["RULE-CONT-001"]}),
-            "`constraints` is given, and no rule that looks at it is applied; name one in `rules`: RULE-CONT-002",
+            "`constraints` is given, but no rule that uses it is applied; name one in `rules`: RULE-CONT-002",
         ),
-        (json!([]), "a request is an object"),
+        (json!([]), "a request must be an object"),
     ]
 }
 
@@ -271,7 +271,7 @@ async fn unusable_check_is_refused_with_its_fault_and_not_logged() {
         problem(&answer, 400, "invalid_json");
     }
     assert!(log(control, "event=rules_evaluated").await.is_empty());
-    // the same within the bounds
+    // the same members at their limits
     let mut most = with("expected.contradiction_pairs", pairs(64));
     most["expected"]["must_find"] = vec!["ice"; 10_000].into();
     most["expected"]["contradiction_ids"] = vec!["a0-b0"; 1000].into();
@@ -281,7 +281,7 @@ async fn unusable_check_is_refused_with_its_fault_and_not_logged() {
 }
 
 #[tokio::test]
-async fn another_media_type_and_a_body_over_the_bound_are_refused() {
+async fn evaluate_refuses_another_media_type_and_a_body_over_the_limit() {
     let world = World::with_config("[limits]\nbody_bytes = 1024");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -350,7 +350,7 @@ async fn configured_profile_and_threshold_are_the_defaults_of_requests() {
 }
 
 #[tokio::test]
-async fn evaluations_are_counted_by_what_they_came_to() {
+async fn evaluations_are_counted_by_verdict() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;

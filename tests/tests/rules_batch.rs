@@ -1,5 +1,5 @@
-//! `POST /v1/rules/evaluate:batch`, from outside: read and answered at the same time, in order, within bounds, and
-//! nothing unlogged.
+//! `POST /v1/rules/evaluate:batch`: lines are read and answered concurrently, in order and within limits, and each
+//! evaluation is logged.
 
 use oracled_tests::stream::Stream;
 use oracled_tests::wire::{Wire, head};
@@ -24,7 +24,7 @@ fn line(id: &str) -> String {
     request(id).to_string() + "\n"
 }
 
-/// What is answered to a whole body, sent with its length, in pieces as the system has them.
+/// The answers to a whole body that is sent as one chunk.
 async fn answered(world: &World, body: impl AsRef<[u8]>) -> Vec<Value> {
     let mut stream = begin(world).await;
     stream.send(body).await.expect("it listens");
@@ -32,11 +32,11 @@ async fn answered(world: &World, body: impl AsRef<[u8]>) -> Vec<Value> {
     stream.rest().await
 }
 
-/// Of an answer's line its number, its id, and its verdict or its problem's code.
+/// Line number, id, and verdict or problem code of an answer's line.
 fn brief(line: &Value) -> (u64, String, String) {
     let text = |place: &str| line.pointer(place).and_then(Value::as_str).map(str::to_owned);
     let (verdict, code) = (text("/evaluation/verdict"), text("/problem/code"));
-    assert!(verdict.is_some() != code.is_some(), "one of both: {line}");
+    assert!(verdict.is_some() != code.is_some(), "either a verdict or a problem: {line}");
     let number = line.get("line").and_then(Value::as_u64).expect("a line has its number");
     (number, text("/id").unwrap_or_default(), verdict.or(code).unwrap_or_default())
 }
@@ -66,7 +66,7 @@ async fn status(daemon: &Daemon<'_>, place: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_line_is_answered_in_order_and_a_bad_line_ends_nothing() {
+async fn lines_are_answered_in_order_and_an_invalid_line_does_not_end_them() {
     let world = World::with_config("[limits]\nbody_bytes = 2000");
     let daemon = world.serve().await;
     let mut wrong = request("unknown rule");
@@ -108,11 +108,11 @@ async fn each_line_is_answered_in_order_and_a_bad_line_ends_nothing() {
         (15, "last, without an end", "PASS"),
     ]);
     assert_eq!(briefs(&lines), wanted);
-    let detail = lines[2]["problem"]["detail"].as_str().expect("it says why");
+    let detail = lines[2]["problem"]["detail"].as_str().expect("it has a detail");
     assert!(detail.contains("RULE-PREC-999"), "{detail}");
     assert_eq!(lines[3]["problem"]["status"], 413);
-    assert_eq!(evaluations_logged(&daemon).await, 4, "what was evaluated, and no more");
-    // however the body is cut into pieces
+    assert_eq!(evaluations_logged(&daemon).await, 4, "each evaluation is logged");
+    // the result does not depend on the chunks of the body
     let whole = body.concat();
     for size in [1, 7, 100] {
         let mut stream = begin(&world).await;
@@ -125,7 +125,7 @@ async fn each_line_is_answered_in_order_and_a_bad_line_ends_nothing() {
 }
 
 #[tokio::test]
-async fn an_answer_has_the_evaluation_that_its_line_has_by_itself() {
+async fn batch_answer_equals_the_single_evaluation() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -148,7 +148,7 @@ async fn an_answer_has_the_evaluation_that_its_line_has_by_itself() {
 }
 
 #[tokio::test]
-async fn a_body_without_a_line_has_an_answer_without_one() {
+async fn body_without_lines_has_an_empty_answer() {
     let world = World::default();
     let daemon = world.serve().await;
     for body in ["\n", " ", "\r\n\n \t\r\n", "\n\n\n"] {
@@ -161,7 +161,7 @@ async fn a_body_without_a_line_has_an_answer_without_one() {
 }
 
 #[tokio::test]
-async fn another_media_type_is_refused() {
+async fn batch_with_another_media_type_is_refused() {
     let world = World::default();
     let _daemon = world.serve().await;
     for media_type in ["application/json", "text/plain", "application/x-www-form-urlencoded"] {
@@ -172,7 +172,7 @@ async fn another_media_type_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_leaves_nothing_behind() {
+async fn batch_of_a_disconnected_client_ends() {
     let world = World::default();
     let daemon = world.serve().await;
     for sent in ["", "{\"id\":", &line("whole"), &line("many").repeat(2000)] {
@@ -182,13 +182,13 @@ async fn a_client_that_goes_away_leaves_nothing_behind() {
         }
         drop(stream);
     }
-    eventually("their connections are forgotten", async || status(&daemon, "/connections").await == 0).await;
-    eventually("what was begun is done", async || status(&daemon, "/in_flight").await == 0).await;
+    eventually("the daemon counts no connection", async || status(&daemon, "/connections").await == 0).await;
+    eventually("no line is in flight", async || status(&daemon, "/in_flight").await == 0).await;
     assert_eq!(briefs(&answered(&world, line("after")).await), expected(&[(1, "after", "PASS")]));
 }
 
 #[tokio::test]
-async fn a_client_that_sends_no_more_and_one_that_reads_nothing_are_cut_off() {
+async fn idle_sender_and_idle_reader_are_disconnected() {
     let world = World::with_config(
         "[limits]\nidle_s = 1\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\nprovider = \"none\"",
     );
@@ -199,16 +199,16 @@ async fn a_client_that_sends_no_more_and_one_that_reads_nothing_are_cut_off() {
     assert_eq!(
         briefs(&lines),
         expected(&[(1, "first", "PASS"), (2, "first", "PASS"), (3, "", "request_timeout")]),
-        "what has come is answered"
+        "complete lines are answered"
     );
     let mut deaf = begin(&world).await;
-    // much more than the kernel keeps for whoever does not read
+    // much more than the kernel buffers for a client that does not read
     while tokio::time::timeout(Duration::from_millis(500), deaf.send(line("x").repeat(100)))
         .await
         .is_ok_and(|sent| sent.is_ok())
     {}
-    eventually("their connections are forgotten", async || status(&daemon, "/connections").await == 0).await;
-    // while a slow one that goes on may take longer than any request
+    eventually("the daemon counts no connection", async || status(&daemon, "/connections").await == 0).await;
+    // a slow client that continues may take longer than the time limit of a request
     let mut slow = begin(&world).await;
     for n in 1..=10 {
         slow.send(line("slow")).await.expect("it listens");
@@ -220,13 +220,13 @@ async fn a_client_that_sends_no_more_and_one_that_reads_nothing_are_cut_off() {
 }
 
 #[tokio::test]
-async fn ten_thousand_lines_take_bounded_memory_and_are_all_logged() {
+async fn ten_thousand_lines_use_bounded_memory_and_are_all_logged() {
     const LINES: usize = 10_000;
     let world = World::with_config("[storage]\ncache_bytes = 4194304");
     let daemon = world.serve().await;
-    // its pools and caches have what they need
+    // pools and caches have reached their size
     assert_eq!(answered(&world, line("x").repeat(500)).await.len(), 500);
-    let before = daemon.resident_bytes().expect("the system tells");
+    let before = daemon.resident_bytes().expect("the system reports it");
     let mut stream = begin(&world).await;
     let mut bytes = 0;
     for some in 0..LINES / 100 {
@@ -241,19 +241,19 @@ async fn ten_thousand_lines_take_bounded_memory_and_are_all_logged() {
     }
     stream.finish().await.expect("it listens");
     assert_eq!(stream.line().await, None);
-    let most = daemon.most_resident_bytes().expect("the system tells");
+    let most = daemon.most_resident_bytes().expect("the system reports it");
     println!("{bytes} bytes answered; resident: {before} bytes before, {most} at the most");
-    assert!(bytes > 24 * MIB, "keeping all of it would show: {bytes}");
+    assert!(bytes > 24 * MIB, "the answers are longer than the permitted growth: {bytes}");
     assert!(most < before + 16 * MIB, "{most} bytes, {before} before");
     assert_eq!(evaluations_logged(&daemon).await, LINES + 500);
 }
 
 #[tokio::test]
-async fn a_long_line_that_never_ends_takes_no_memory_and_ends_nothing() {
+async fn endless_line_is_refused_in_bounded_memory_and_the_next_is_answered() {
     let world = World::default();
     let daemon = world.serve().await;
     assert_eq!(answered(&world, line("x").repeat(100)).await.len(), 100);
-    let before = daemon.resident_bytes().expect("the system tells");
+    let before = daemon.resident_bytes().expect("the system reports it");
     let mut stream = begin(&world).await;
     let piece = "x".repeat(1_000_000);
     for _ in 0..64 {
@@ -264,7 +264,7 @@ async fn a_long_line_that_never_ends_takes_no_memory_and_ends_nothing() {
     assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(2, "next", "PASS")]).pop());
     stream.finish().await.expect("it listens");
     assert_eq!(stream.line().await, None);
-    let most = daemon.most_resident_bytes().expect("the system tells");
+    let most = daemon.most_resident_bytes().expect("the system reports it");
     assert!(most < before + 16 * MIB, "{most} bytes, {before} before");
 }
 
@@ -289,7 +289,7 @@ async fn draining_daemon_answers_started_lines_and_refuses_further_ones() {
 }
 
 #[tokio::test]
-async fn a_stream_that_does_not_end_does_not_keep_the_daemon_from_stopping() {
+async fn endless_stream_does_not_delay_shutdown() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut stream = begin(&world).await;
@@ -299,7 +299,7 @@ async fn a_stream_that_does_not_end_does_not_keep_the_daemon_from_stopping() {
     assert_eq!(
         briefs(&stream.rest().await),
         expected(&[(2, "", "draining")]),
-        "it is told why there is no more"
+        "the last line has the reason"
     );
     assert!(daemon.wait().success(), "{}", world.service_log());
     assert!(
@@ -310,7 +310,7 @@ async fn a_stream_that_does_not_end_does_not_keep_the_daemon_from_stopping() {
     let began = Instant::now();
     let daemon = world.serve().await;
     let mut stream = begin(&world).await;
-    // what was read before the stop is answered
+    // lines that were read before the stop are answered
     stream.send(line("x").repeat(500)).await.expect("it listens");
     stream.finish().await.expect("it listens");
     assert!(stream.line().await.is_some());
@@ -324,10 +324,10 @@ async fn a_stream_that_does_not_end_does_not_keep_the_daemon_from_stopping() {
 }
 
 #[tokio::test]
-async fn each_line_is_an_error_while_nothing_can_be_logged() {
+async fn lines_are_errors_while_the_log_cannot_be_written() {
     let mut world = World::default();
     if !disk::can_be_filled(&mut world) {
-        println!("skipped: there is no prlimit");
+        println!("skipped: prlimit not found");
         return;
     }
     let daemon = world.serve().await;
@@ -345,12 +345,14 @@ async fn each_line_is_an_error_while_nothing_can_be_logged() {
                 other => unreachable!("{other}"),
             }
         }
-        assert!(evaluated < 100_000, "it is full some time");
+        assert!(evaluated < 100_000, "the disk becomes full");
     }
-    assert_eq!(evaluations_logged(&daemon).await, evaluated, "what was answered was logged before");
+    assert_eq!(evaluations_logged(&daemon).await, evaluated, "each answered line was logged");
     disk::empty(&daemon);
-    eventually("it is ready again", async || get(&mut daemon.routes().await, "/readyz").await.status == 200)
-        .await;
+    eventually("the daemon is ready again", async || {
+        get(&mut daemon.routes().await, "/readyz").await.status == 200
+    })
+    .await;
     stream.send(line("after")).await.expect("it listens");
     assert_eq!(stream.line().await.map(|line| brief(&line).2), Some("PASS".into()));
     stream.finish().await.expect("it listens");
@@ -360,12 +362,12 @@ async fn each_line_is_an_error_while_nothing_can_be_logged() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_are_held_within_bounds_and_read_in_the_end() {
+async fn unread_answers_use_bounded_memory_and_can_be_read_later() {
     let world = World::with_config("[limits]\nbodies_bytes = 2097152");
     let daemon = world.serve().await;
     assert_eq!(answered(&world, line("x").repeat(100)).await.len(), 100);
-    let before = daemon.resident_bytes().expect("the system tells");
-    // each of them is answered by some hundred times its length
+    let before = daemon.resident_bytes().expect("the system reports it");
+    // the answer to each line is several hundred times as long
     let amplifying = json!({"candidate_output": "b.\n".repeat(1000), "facts": ["a"]}).to_string() + "\n";
     let mut streams = Vec::new();
     for _ in 0..8 {
@@ -374,10 +376,10 @@ async fn answers_that_nobody_reads_are_held_within_bounds_and_read_in_the_end() 
         streams.push(stream);
     }
     sleep(Duration::from_secs(2)).await;
-    let most = daemon.most_resident_bytes().expect("the system tells");
+    let most = daemon.most_resident_bytes().expect("the system reports it");
     println!("resident: {before} bytes before, {most} at the most");
     assert!(most < before + 64 * MIB, "{most} bytes, {before} before");
-    // the daemon lives, and whoever reads gets all of it, or is told that it is too much
+    // the daemon runs, and a client that reads gets all answers or an error
     assert_eq!(get(&mut daemon.routes().await, "/healthz").await.status, 200);
     let readers = streams.into_iter().map(|mut stream| {
         tokio::spawn(async move {
@@ -396,7 +398,7 @@ async fn answers_that_nobody_reads_are_held_within_bounds_and_read_in_the_end() 
 }
 
 #[tokio::test]
-async fn a_line_has_its_time() {
+async fn incomplete_line_times_out() {
     let world = World::with_config(
         "[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\nprovider = \"none\"\ndeadline_ms = 1000\nhard_timeout_ms = 1000\nsoft_timeout_ms = 500",
     );

@@ -1,4 +1,5 @@
-//! The cases of Oracle-A: each is evaluated as its line wants it. `oraclectl rules eval` reads the same file.
+//! The cases of Oracle-A: each must have the result that its line expects. `oraclectl rules eval` reads the same
+//! file.
 
 use oracled_domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, Violation, evaluate};
 use serde_json::Value;
@@ -7,7 +8,7 @@ use std::collections::BTreeSet;
 const CASES: &str = include_str!("../cases/oracle-a.ndjson");
 const CATEGORIES: [&str; 6] =
     ["adversarial", "comparison", "contradiction", "patterns", "precision", "unicode"];
-/// A text that is longer is quoted by its beginning.
+/// Longest text of a violation, in characters. Longer texts are truncated.
 const QUOTED_MAX_CHARS: usize = 200;
 
 /// One line of the file.
@@ -24,9 +25,9 @@ impl Case {
     fn read(line: &str) -> Self {
         let mut members: serde_json::Map<String, Value> = serde_json::from_str(line).expect("an object");
         let mut take = |name: &str| members.remove(name).unwrap_or_default();
-        let mut text = |name: &str| take(name).as_str().expect("it is there and is text").to_owned();
+        let mut text = |name: &str| take(name).as_str().expect("it exists and is text").to_owned();
         let (id, category, candidate) = (text("id"), text("category"), text("candidate_output"));
-        assert!(!text("note").is_empty(), "{id} says what it shows");
+        assert!(!text("note").is_empty(), "{id} has a note");
         let mut want = take("want");
         let mut wanted = |name: &str| want.get_mut(name).map(Value::take).unwrap_or_default();
         let verdict = serde_json::from_value(wanted("verdict")).expect("a verdict");
@@ -46,7 +47,7 @@ fn cases() -> Vec<Case> {
     CASES.lines().map(Case::read).collect()
 }
 
-/// Whether the violation's span cuts out what it quotes.
+/// Whether the violation's span contains its text.
 fn is_where_it_says(candidate: &str, violation: &Violation) -> bool {
     let Some(span) = &violation.span else { return true };
     let cut_out = candidate.get(span.start..span.end).expect("a span is on characters' boundaries");
@@ -57,7 +58,7 @@ fn is_where_it_says(candidate: &str, violation: &Violation) -> bool {
 }
 
 #[test]
-fn every_case_comes_out_as_it_was_worked_out_by_hand() {
+fn every_case_has_its_expected_verdict_and_failed_rules() {
     let wrong: Vec<String> = cases()
         .iter()
         .filter_map(|case| {
@@ -73,7 +74,7 @@ fn every_case_comes_out_as_it_was_worked_out_by_hand() {
 }
 
 #[test]
-fn a_case_that_is_evaluated_twice_gives_the_same_bytes() {
+fn repeated_evaluation_of_a_case_returns_the_same_bytes() {
     for case in cases() {
         let [first, second] = [case.evaluated(), case.evaluated()]
             .map(|evaluation| serde_json::to_string(&evaluation).expect("it is JSON"));
@@ -82,7 +83,7 @@ fn a_case_that_is_evaluated_twice_gives_the_same_bytes() {
 }
 
 #[test]
-fn every_span_cuts_out_the_text_that_it_is_about() {
+fn every_span_contains_the_text_of_its_violation() {
     let mut spans = 0;
     for case in cases() {
         for rule in case.evaluated().rules {
@@ -102,14 +103,14 @@ fn every_span_cuts_out_the_text_that_it_is_about() {
 }
 
 #[test]
-fn a_verdict_that_is_wanted_names_the_rules_that_fail() {
+fn case_that_expects_fail_names_the_failed_rules() {
     for case in cases() {
         assert_eq!(case.verdict == Verdict::Fail, !case.failed.is_empty(), "{}", case.id);
     }
 }
 
 #[test]
-fn the_cases_are_of_every_category_and_each_has_its_own_id() {
+fn cases_cover_all_categories_and_have_unique_ids() {
     let cases = cases();
     let ids: BTreeSet<&str> = cases.iter().map(|case| case.id.as_str()).collect();
     assert_eq!(ids.len(), cases.len());

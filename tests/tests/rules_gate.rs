@@ -1,5 +1,5 @@
-//! `/v1/verdicts/{session_id}` with `facts`: the rules as a second gate behind the crosscheck, for verdicts that are handed
-//! in, made, and made anew.
+//! `/v1/verdicts/{session_id}` with `facts`: the rules as a second gate after the crosscheck, for submitted,
+//! generated and regenerated verdicts.
 
 use hyper::Method;
 use oracled_api::base::client::{Answer, Client};
@@ -11,7 +11,7 @@ use oracled_tests::{GOOD, World, at, document, eventually, get, log, post, probl
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What supports every claim of [`GOOD`] and of [`saying`].
+/// Facts that support every claim of [`GOOD`] and of [`saying`].
 const FACTS: [&str; 6] = [
     "A sound and simple plan",
     "It holds together",
@@ -20,7 +20,7 @@ const FACTS: [&str; 6] = [
     "Ask ten neighbours",
     "Sell one jar",
 ];
-/// A coherent verdict that says something else.
+/// A coherent verdict with a claim that [`FACTS`] do not support.
 const UNFOUNDED: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan. Q7X is cheese."}"#;
 
 fn with(mut body: Value, members: Value) -> Value {
@@ -31,7 +31,7 @@ fn with(mut body: Value, members: Value) -> Value {
     body
 }
 
-/// A submission of the quick tier that is to be checked against [`FACTS`].
+/// A quick-tier submission with [`FACTS`].
 fn checked(raw: &str) -> Value {
     with(submission(raw), json!({"facts": FACTS}))
 }
@@ -40,7 +40,7 @@ async fn hand_in(routes: &mut Client, session: &str, body: &Value) -> Answer {
     post(routes, &format!("/v1/verdicts/{session}"), body).await
 }
 
-/// The evaluation that a refusal bears.
+/// Checks a refusal by the rules and returns its evaluation.
 fn refused(answer: &Answer) -> Value {
     let refused = problem(answer, 422, "rules_rejected");
     let contact = "oracle@42sisters.ai";
@@ -101,17 +101,17 @@ async fn unsupported_verdict_is_refused_with_its_evaluation_and_not_kept() {
     assert_eq!(
         entries[1]["seq"].as_u64(),
         entries[0]["seq"].as_u64().map(|seq| seq + 1),
-        "one after the other"
+        "consecutive entries"
     );
     assert_eq!(entries[1]["evaluation_sha256"], evaluation["sha256"]);
-    // the session was not opened by it either
+    // the refused verdict did not open the session
     let other =
         json!({"tier": "full", "query": "Else?", "raw": saying(Tier::Full, Label::Red), "facts": FACTS});
     assert_eq!(hand_in(routes, "cs_1", &other).await.status, 201);
     assert!(daemon.stop().success());
     let written = world.written().to_lowercase();
-    assert!(written.contains("rules_evaluated"), "the right files are looked at");
-    assert!(!written.contains("q7x"), "what was refused is kept nowhere");
+    assert!(written.contains("rules_evaluated"), "the files contain the log");
+    assert!(!written.contains("q7x"), "the text of a refused verdict is not stored");
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn every_delivered_text_is_checked_and_a_violation_names_its_field() {
     }
     // a quick verdict is delivered without these texts
     assert_eq!(hand_in(routes, "quick", &body("quick")).await.status, 201);
-    // what one text asserts another infirms
+    // texts of one verdict contradict each other
     verdict["breakdown"]["Change Rate"]["analysis"] = json!("It holds together and always works");
     verdict["breakdown"]["Curvature"]["analysis"] = json!("It never holds together. It holds together");
     let expected = json!({"contradiction_ids": ["always-never"], "max_unsupported_claims": 1});
@@ -154,7 +154,7 @@ async fn every_delivered_text_is_checked_and_a_violation_names_its_field() {
 }
 
 #[tokio::test]
-async fn what_the_crosscheck_refuses_and_what_is_there_already_is_not_checked() {
+async fn rules_skip_verdicts_that_fail_the_crosscheck_or_are_replayed() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -176,7 +176,7 @@ async fn what_the_crosscheck_refuses_and_what_is_there_already_is_not_checked() 
 }
 
 #[tokio::test]
-async fn a_rule_that_cannot_tell_lets_nothing_through() {
+async fn rule_that_ends_in_error_refuses_the_verdict() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -185,13 +185,13 @@ async fn a_rule_that_cannot_tell_lets_nothing_through() {
     assert_eq!(evaluation["verdict"], "ERROR");
     assert_eq!(told_of(control, "cs_1").await, ["tmm_crosscheck", "rules_evaluated"]);
     problem(&read(routes, "cs_1").await, 404, "session_unknown");
-    // as many rules as are named, and no others
+    // only the requested rules are applied
     let body = with(checked(UNFOUNDED), json!({"rules": ["RULE-PREC-003"]}));
     assert_eq!(hand_in(routes, "cs_1", &body).await.status, 201);
 }
 
 #[tokio::test]
-async fn a_check_that_cannot_be_made_is_refused_before_anything_is_judged() {
+async fn invalid_check_is_refused_before_the_verdict_is_judged() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -211,11 +211,11 @@ async fn a_check_that_cannot_be_made_is_refused_before_anything_is_judged() {
         for raw in [GOOD, "{}"] {
             let answer = hand_in(routes, "cs_1", &with(submission(raw), members.clone())).await;
             let refused = problem(&answer, 400, "invalid_request");
-            let detail = refused["detail"].as_str().expect("it says why");
+            let detail = refused["detail"].as_str().expect("it has a detail");
             assert!(detail.contains(telling), "{telling}: {detail}");
         }
     }
-    // elsewhere there is no second gate, and none is pretended
+    // other routes have no rules gate, and refuse `facts`
     for path in ["/v1/crosscheck", "/cache/cs_1"] {
         let body = with(checked(GOOD), json!({"session_id": "cs_1"}));
         problem(&post(routes, path, &body).await, 400, "invalid_request");
@@ -224,7 +224,7 @@ async fn a_check_that_cannot_be_made_is_refused_before_anything_is_judged() {
 }
 
 #[tokio::test]
-async fn a_verdict_that_is_made_passes_the_same_gate() {
+async fn generated_verdict_passes_the_rules_gate() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -247,7 +247,7 @@ async fn a_verdict_that_is_made_passes_the_same_gate() {
     let paths: Vec<_> = entries.iter().map(|entry| (&entry["verdict"], &entry["path"])).collect();
     assert_eq!(paths, [(&json!("FAIL"), &json!("generate")), (&json!("PASS"), &json!("generate"))]);
     assert!(daemon.stop().success());
-    assert!(!world.written().contains("Q7X"), "what was refused is kept nowhere");
+    assert!(!world.written().contains("Q7X"), "the text of a refused verdict is not stored");
 }
 
 #[tokio::test]
@@ -265,7 +265,7 @@ async fn regenerated_verdict_passes_the_gate_of_the_first_one() {
         assert_eq!(hand_in(routes, session, &body).await.status, 201);
         lose(&mut daemon.control().await, session).await;
     }
-    // a route that tells of the session once more changes nothing of what it is checked against
+    // a repeated registration does not change the session's check
     let told = json!({"tier": "quick", "query": QUERY, "customer_email": "a@example.org", "original_verdict": "GREEN"});
     assert_eq!(put(&mut daemon.routes().await, "told-of-again", &told).await.status, 200);
     assert!(daemon.stop().success());
@@ -294,7 +294,7 @@ async fn regenerated_verdict_passes_the_gate_of_the_first_one() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_known_keeps_the_check_that_its_verdict_failed() {
+async fn known_session_keeps_the_check_that_its_verdict_failed() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -307,7 +307,7 @@ async fn a_session_that_is_known_keeps_the_check_that_its_verdict_failed() {
     refused(&read(routes, "cs_1").await);
     refused(&hand_in(routes, "cs_1", &submission(UNFOUNDED)).await);
     refused(&hand_in(routes, "cs_1", &order(Tier::Quick)).await);
-    // one that was delivered before, here or elsewhere, keeps it as well
+    // a session whose verdict was delivered before, here or elsewhere, keeps its check as well
     assert_eq!(put(routes, "cs_2", &with(told, json!({"original_verdict": "RED"}))).await.status, 201);
     assert_eq!(hand_in(routes, "cs_3", &submission(GOOD)).await.status, 201);
     lose(control, "cs_3").await;
@@ -336,7 +336,7 @@ async fn verdict_regenerated_for_a_reader_does_not_become_the_first_unchecked() 
 }
 
 #[tokio::test]
-async fn a_check_stays_as_it_was_whatever_is_configured_later() {
+async fn stored_check_is_independent_of_later_configuration() {
     let model = ModelServer::start().await;
     let world = model.asked_by("[rules]\nprofile = ['RULE-PREC-001', 'RULE-PREC-003']\n");
     let daemon = world.serve().await;
@@ -368,13 +368,13 @@ async fn verdict_submitted_over_a_lost_one_passes_the_gate_of_the_first() {
     let verdict: Value = serde_json::from_str(UNFOUNDED).unwrap();
     let written = json!({"tier": "quick", "query": QUERY, "verdict": verdict});
     refused(&post(routes, "/cache/cs_1", &written).await);
-    // a check of its own goes before the session's
+    // the request's own check takes precedence over the session's
     let other = with(submission(UNFOUNDED), json!({"facts": [verdict["summary"]]}));
     assert_eq!(hand_in(routes, "cs_1", &other).await.status, 201);
 }
 
 #[tokio::test]
-async fn a_lost_verdict_that_is_made_anew_within_its_facts_is_delivered() {
+async fn regenerated_verdict_that_its_facts_support_is_delivered() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -404,7 +404,7 @@ async fn a_lost_verdict_that_is_made_anew_within_its_facts_is_delivered() {
 }
 
 #[tokio::test]
-async fn facts_are_in_no_log_though_the_session_keeps_them() {
+async fn facts_of_a_session_are_not_in_any_log() {
     let world = World::default();
     let daemon = world.serve().await;
     let facts = json!({"facts": ["A sound and simple plan", "Q7X a secret fact"]});
@@ -414,11 +414,11 @@ async fn facts_are_in_no_log_though_the_session_keeps_them() {
 }
 
 #[tokio::test]
-async fn a_check_of_nearly_a_mebibyte_is_kept_with_its_session() {
+async fn check_of_nearly_1_mib_is_stored_with_its_session() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
-    // no two alike, so that a lost or swapped piece would show
+    // all facts differ, so that a lost or swapped piece is detected
     let facts: Vec<String> =
         (0..45_000).map(|n| format!("fact number {n:06}")).chain(FACTS.map(String::from)).collect();
     let body = with(submission(GOOD), json!({"facts": facts}));
@@ -438,7 +438,7 @@ async fn a_check_of_nearly_a_mebibyte_is_kept_with_its_session() {
 }
 
 #[tokio::test]
-async fn order_without_facts_waits_for_one_with_facts_and_its_refusal_holds() {
+async fn request_without_facts_waits_for_one_with_facts_and_is_refused() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;

@@ -1,4 +1,4 @@
-//! `PUT /v1/sessions/{session_id}`: what is told of a session before anything of it is lost.
+//! `PUT /v1/sessions/{session_id}`: registration of a session, so that a lost verdict can be regenerated.
 
 use hyper::Method;
 use oracled_domain::{Label, Tier};
@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use tokio::task::JoinSet;
 
-/// The body of a registration of the quick tier, in which `name` is `value`.
+/// Body of a quick-tier registration in which `name` is `value`.
 fn with(name: &str, value: Value) -> Value {
     let mut body = order(Tier::Quick);
     body.as_object_mut().expect("a body is an object").insert(name.to_owned(), value);
@@ -19,11 +19,11 @@ fn with(name: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_session_is_created_once_and_updated_with_what_is_new() {
+async fn session_is_created_once_and_updated_with_new_fields() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    // the address itself is never answered on the routes' socket
+    // the address itself is never returned on the routes' socket
     let known = |has_email: bool, original: &str| json!({"session_id": "cs_1", "tier": "quick", "query": QUERY, "has_email": has_email, "original_verdict": original});
     for (body, status, told) in [
         (order(Tier::Quick), 201, known(false, "UNKNOWN")),
@@ -51,12 +51,12 @@ async fn a_session_is_created_once_and_updated_with_what_is_new() {
         registered("RED", true),
         registered("RED", true),
     ];
-    assert_eq!(told, expected, "one entry for each change, none where nothing changes");
-    assert!(!world.mirror().contains("a@b"), "an address is not for the log");
+    assert_eq!(told, expected, "one entry for each change");
+    assert!(!world.mirror().contains("a@b"), "an address is not logged");
 }
 
 #[tokio::test]
-async fn another_tier_query_or_first_verdict_is_a_mismatch_and_changes_nothing() {
+async fn another_tier_query_or_original_verdict_is_a_mismatch() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -82,7 +82,7 @@ async fn another_tier_query_or_first_verdict_is_a_mismatch_and_changes_nothing()
 }
 
 #[tokio::test]
-async fn bad_input_is_refused_with_what_is_wrong_and_nothing_is_stored() {
+async fn invalid_registration_is_refused_with_its_fault_and_not_stored() {
     let world = World::with_config("[limits]\nquery_bytes = 100");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -124,7 +124,7 @@ async fn bad_input_is_refused_with_what_is_wrong_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_session_is_durable() {
+async fn registration_survives_a_stop_and_a_kill() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -185,7 +185,7 @@ async fn operator_shows_corrects_and_removes_a_session() {
     let session: Value = serde_json::from_slice(&world.ctl(&["--json", "session", "show", "cs_1"]).stdout)
         .expect("it is JSON");
     assert_eq!((&session["customer_email"], &session["original_verdict"]), (&json!("c@d"), &json!("RED")));
-    assert_eq!(world.ctl(&["session", "correct", "cs_1"]).status.code(), Some(2), "nothing to correct");
+    assert_eq!(world.ctl(&["session", "correct", "cs_1"]).status.code(), Some(2), "a correction is required");
 
     assert!(world.ctl(&["session", "remove", "cs_1"]).status.success());
     for verb in ["show", "remove"] {
@@ -194,15 +194,12 @@ async fn operator_shows_corrects_and_removes_a_session() {
     let told = told_of(&mut daemon.control().await, "cs_1").await;
     let expected = ["session_registered", "session_corrected", "session_address_changed", "session_removed"];
     assert_eq!(told, expected);
-    assert!(
-        !world.mirror().contains("a@b") && !world.mirror().contains("c@d"),
-        "an address is not for the log"
-    );
+    assert!(!world.mirror().contains("a@b") && !world.mirror().contains("c@d"), "an address is not logged");
 }
 
 #[tokio::test]
 async fn removal_of_a_session_drops_its_queued_mail() {
-    // nobody listens there, so that the mail stays queued
+    // no server listens at this port, so that the mail stays queued
     let world = World::with_config("[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:9\"");
     let daemon = world.serve().await;
     let mut body = submission(GOOD);
@@ -227,7 +224,7 @@ async fn removal_of_a_session_drops_its_queued_mail() {
 #[tokio::test]
 async fn another_uid_cannot_change_a_session_on_the_routes_socket() {
     let world = World::with_config("socket_mode = \"0666\"");
-    if fs::metadata(world.path("")).expect("it is there").uid() != 0 {
+    if fs::metadata(world.path("")).expect("it exists").uid() != 0 {
         // only root can act as another user
         return;
     }

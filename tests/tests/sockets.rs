@@ -1,4 +1,4 @@
-//! The two sockets as files: who may use them, who replaces them, and who hands them over.
+//! The two sockets as files: permissions, replacement, and handover by systemd.
 
 use oracled_tests::wire::{Wire, head};
 use oracled_tests::{World, complaint, eventually, get};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn mode(path: &Path) -> u32 {
-    fs::metadata(path).expect("it is there").mode() & 0o7777
+    fs::metadata(path).expect("it exists").mode() & 0o7777
 }
 
 #[tokio::test]
@@ -26,10 +26,10 @@ async fn sockets_have_the_default_modes_unless_configured_otherwise() {
 }
 
 #[tokio::test]
-async fn a_socket_gets_the_configured_group() {
+async fn socket_gets_the_configured_group() {
     let own = nix::unistd::getgid();
     let group = if nix::unistd::geteuid().is_root() {
-        // one that is not the daemon's own, where there is one that may be given
+        // a group other than the daemon's own, if the system has one
         ["nogroup", "nobody", "daemon"]
             .into_iter()
             .find_map(|name| nix::unistd::Group::from_name(name).ok()?)
@@ -50,7 +50,7 @@ async fn a_socket_gets_the_configured_group() {
 }
 
 #[tokio::test]
-async fn an_unknown_group_is_an_error() {
+async fn unknown_socket_group_is_an_error() {
     let world = World::with_config("control_socket_group = \"no-such-group\"");
     let said = complaint(world.command());
     assert!(said.contains("`no-such-group`"), "{said}");
@@ -58,7 +58,7 @@ async fn an_unknown_group_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_mode_that_is_none_is_an_error() {
+async fn invalid_socket_mode_is_an_error() {
     for bad in ["999", "0660x", "", "4777", "rw"] {
         let world = World::with_config(&format!("socket_mode = \"{bad}\""));
         let said = complaint(world.command());
@@ -75,7 +75,7 @@ async fn control_socket_that_others_can_write_to_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stale_socket_file_is_replaced() {
+async fn stale_socket_file_is_replaced() {
     let world = World::default();
     world.serve().await.kill();
     for socket in [world.socket(), world.control_socket()] {
@@ -94,7 +94,7 @@ async fn socket_whose_listener_has_a_full_backlog_is_in_use() {
     let world = World::default();
     let _listener = UnixListener::bind(world.socket()).expect("it is bound");
     let mut waiting = Vec::new();
-    // the listener accepts none of them
+    // the listener accepts none of these connections
     while let Ok(stream) = tokio::net::UnixStream::connect(world.socket()).await {
         waiting.push(stream);
     }
@@ -103,10 +103,10 @@ async fn socket_whose_listener_has_a_full_backlog_is_in_use() {
 }
 
 #[tokio::test]
-async fn a_live_socket_is_an_error_and_its_daemon_goes_on() {
+async fn socket_in_use_is_an_error_and_its_daemon_continues() {
     let world = World::default();
     let daemon = world.serve().await;
-    // with a state directory of its own it would otherwise start
+    // the second daemon has a state directory of its own, so only the sockets prevent its start
     for (socket, control_socket) in
         [(world.socket(), world.path("other")), (world.path("other"), world.control_socket())]
     {
@@ -122,7 +122,7 @@ async fn a_live_socket_is_an_error_and_its_daemon_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_socket_is_left_alone() {
+async fn file_that_is_not_a_socket_is_not_replaced() {
     let world = World::default();
     for make in [
         (|path: &Path| fs::write(path, "precious").unwrap()) as fn(&Path),
@@ -145,7 +145,7 @@ async fn unusable_directory_is_an_error_that_names_the_socket() {
     fs::write(world.path("file"), "").unwrap();
     let mut dirs = vec![world.path("file")];
     if nix::unistd::geteuid().is_root() {
-        println!("as root no directory is unwritable; a path through a file stands in for one");
+        println!("root can write to every directory, so only a path through a file is tested");
     } else {
         fs::create_dir(world.path("locked")).unwrap();
         fs::set_permissions(world.path("locked"), Permissions::from_mode(0o500)).unwrap();
@@ -170,7 +170,7 @@ async fn too_long_socket_path_is_an_error_with_the_allowed_length() {
 }
 
 #[tokio::test]
-async fn missing_directories_are_made_and_sockets_are_gone_after_a_stop() {
+async fn missing_directories_are_created_and_sockets_removed_at_a_stop() {
     let world = World::default();
     let (socket, control_socket) = (world.path("run/a/o.sock"), world.path("run/b/c.sock"));
     let mut command = world.oracled(&["serve", "--state-dir"]);
@@ -181,7 +181,7 @@ async fn missing_directories_are_made_and_sockets_are_gone_after_a_stop() {
         .arg("--control-socket")
         .arg(&control_socket);
     let daemon = world.spawn_as(command);
-    eventually("both are there", async || socket.exists() && control_socket.exists()).await;
+    eventually("both sockets exist", async || socket.exists() && control_socket.exists()).await;
     assert!(daemon.stop().success());
     for dir in ["run/a", "run/b"] {
         let left: Vec<_> =
@@ -190,8 +190,8 @@ async fn missing_directories_are_made_and_sockets_are_gone_after_a_stop() {
     }
 }
 
-/// A daemon that is given both listening sockets the way systemd does it, as file descriptors 3 and on, under
-/// these names. No test can put them there itself without unsafe code; a shell can.
+/// A daemon that inherits both listening sockets as systemd passes them: file descriptors from 3 on, with these
+/// names. A test cannot do this without unsafe code, but a shell can.
 fn handed_over(world: &mut World, names: &str, sockets: [UnixListener; 2]) -> Command {
     let script = r#"exec 3<&0 4>&1 0</dev/null 1>&2; LISTEN_PID=$$ LISTEN_FDS=2 exec "$@""#;
     world.wrapper = ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();
@@ -205,10 +205,10 @@ fn handed_over(world: &mut World, names: &str, sockets: [UnixListener; 2]) -> Co
 #[tokio::test]
 async fn systemd_sockets_are_served_by_name_and_not_removed() {
     let mut world = World::default();
-    // their paths differ from the configured ones, so that only the inherited ones can answer there
+    // the paths differ from the configured ones, so only the inherited sockets can answer there
     let (routes, control) = (world.path("inherited-routes"), world.path("inherited-control"));
     let sockets = [UnixListener::bind(&control).unwrap(), UnixListener::bind(&routes).unwrap()];
-    // it is in the queue before there is a daemon
+    // this connection is queued before the daemon starts
     let mut early = Wire::connect(&routes).await;
     early.send(head("GET", "/healthz", &[])).await.unwrap();
     let command = handed_over(&mut world, "oracled-control:oracled", sockets);
@@ -219,11 +219,11 @@ async fn systemd_sockets_are_served_by_name_and_not_removed() {
     assert!(!world.socket().exists() && !world.control_socket().exists());
 
     assert!(daemon.stop().success());
-    assert!(routes.exists() && control.exists(), "they belong to whoever made them");
+    assert!(routes.exists() && control.exists(), "inherited sockets are not removed");
 }
 
 #[tokio::test]
-async fn a_handed_over_socket_of_another_name_is_an_error() {
+async fn inherited_socket_with_another_name_is_an_error() {
     for (names, named) in [("oracled:web", "`web`"), ("oracled", "``"), ("", "``")] {
         let mut world = World::default();
         let sockets = ["a", "b"].map(|name| UnixListener::bind(world.path(name)).unwrap());
@@ -233,7 +233,7 @@ async fn a_handed_over_socket_of_another_name_is_an_error() {
 }
 
 #[tokio::test]
-async fn systemd_socket_activate_starts_it_with_its_sockets() {
+async fn systemd_socket_activate_starts_the_daemon_with_its_sockets() {
     let tool = "systemd-socket-activate";
     if Command::new(tool).arg("--version").output().is_err() {
         println!("skipped: {tool} is not installed");
@@ -245,7 +245,7 @@ async fn systemd_socket_activate_starts_it_with_its_sockets() {
     let flags = ["--fdname=oracled:oracled-control".to_owned(), home];
     let listen = [&routes, &control].map(|socket| format!("--listen={}", socket.display()));
     world.wrapper = [tool.to_owned()].into_iter().chain(flags).chain(listen).collect();
-    // it becomes the daemon when somebody connects
+    // systemd-socket-activate executes the daemon at the first connection
     let daemon = world.spawn();
     eventually("it listens", async || UnixStream::connect(&control).is_ok()).await;
     for (socket, path) in [(&routes, "/readyz"), (&control, "/v1/status")] {

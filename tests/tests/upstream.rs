@@ -1,5 +1,5 @@
-//! The model client against servers that fail in every way a server can: what is asked again, what is not, how often,
-//! and what is said of it.
+//! The model client against servers that fail in every way that a server can: which requests are retried, how often,
+//! and which errors are reported.
 
 use oracled_actors::Clock;
 use oracled_actors::upstream::{
@@ -72,7 +72,7 @@ fn codes(called: &Called) -> Vec<&str> {
         .collect()
 }
 
-/// The wait that a call hands back which found the model unavailable.
+/// The wait that the caller gets from a call that found the model unavailable.
 fn handed_back(called: &Called) -> Option<Option<Duration>> {
     match &called.outcome {
         Err(ModelError::Unavailable { retry_after, .. }) => Some(*retry_after),
@@ -81,7 +81,7 @@ fn handed_back(called: &Called) -> Option<Option<Duration>> {
     }
 }
 
-/// A way to fail, always the same; how often is asked, what stands in the log, and what it says about health.
+/// A repeated failure: the reply, the number of attempts, the `error_code` in the log, and the effect on health.
 type Fault = (Reply, usize, &'static str, Health);
 
 fn faults() -> Vec<Fault> {
@@ -98,7 +98,7 @@ fn faults() -> Vec<Fault> {
         (Reply::bytes(200, "{\"candidates\": 7, \"choices\": 7}"), 1, "unreadable", Health::Failed),
         (Reply::bytes(200, "{\"candidates\":[{\"cont"), 1, "unreadable", Health::Failed),
         (Reply::bytes(200, vec![b' '; (4 << 20) + 1]), 1, "too_large", Health::Failed),
-        // what would pass as an answer is none under another status
+        // the body of a good answer is ignored if the status is an error
         (Reply::json(400, &gemini_answer(GOOD)), 1, "http_400", Health::Neutral),
         (Reply::json(400, &openai_answer(GOOD)), 1, "http_400", Health::Neutral),
     ];
@@ -133,17 +133,17 @@ async fn retryable_failure_is_tried_four_times_and_others_once() {
         }
     }
     while let Some(called) = calls.join_next().await {
-        called.expect("it holds");
+        called.expect("the assertions hold");
     }
 }
 
 #[tokio::test]
-async fn a_fault_that_passes_is_not_seen_by_the_caller() {
+async fn temporary_failure_is_retried_without_an_error_to_the_caller() {
     for wire in 0..2 {
         let server = ModelServer::start().await;
         server.next([Reply::error(503, "not now"), Reply::hang_up()]);
         let called = call(both(&server)[wire].clone()).await;
-        assert_eq!(called.outcome.expect("the third is an answer").text, GOOD);
+        assert_eq!(called.outcome.expect("the third attempt succeeds").text, GOOD);
         assert_eq!((called.health, server.asked()), (Health::Answered, 3));
         let statuses: Vec<_> =
             interactions(&called.interactions).iter().map(|attempt| attempt.status).collect();
@@ -152,7 +152,7 @@ async fn a_fault_that_passes_is_not_seen_by_the_caller() {
 }
 
 #[tokio::test]
-async fn the_wait_that_a_model_asks_for_is_kept() {
+async fn wait_requested_by_the_model_is_observed() {
     let retry_info = json!({"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED", "details": [
         {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.2s"},
     ]}});
@@ -186,12 +186,12 @@ async fn wait_beyond_the_deadline_is_returned_at_once_and_is_at_most_an_hour() {
         let began = Instant::now();
         let called = call(gemini_at(&server.url())).await;
         assert_eq!((handed_back(&called), server.asked()), (Some(Some(Duration::from_secs(wait_s))), 1));
-        assert!(began.elapsed() < Duration::from_secs(20), "nobody waited");
+        assert!(began.elapsed() < Duration::from_secs(20), "the client does not wait");
     }
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_not_answered_in_time_is_given_up_and_made_again() {
+async fn attempt_without_a_timely_answer_is_retried() {
     let policy = CallPolicy {
         soft_timeout: Duration::from_millis(100),
         hard_timeout: Duration::from_millis(500),
@@ -215,7 +215,7 @@ async fn an_attempt_that_is_not_answered_in_time_is_given_up_and_made_again() {
 }
 
 #[tokio::test]
-async fn a_deadline_ends_the_attempt_that_it_finds_and_all_further_ones() {
+async fn deadline_ends_the_current_attempt_and_all_retries() {
     let policy = CallPolicy { deadline: Duration::from_millis(800), ..CallPolicy::default() };
     let server = ModelServer::start().await;
     server.next([Reply::error(503, "not now"), Reply::silence()]);
@@ -223,13 +223,13 @@ async fn a_deadline_ends_the_attempt_that_it_finds_and_all_further_ones() {
     let called = call_within(gemini_at(&server.url()), policy).await;
     assert!(matches!(called.outcome, Err(ModelError::Timeout { .. })), "{:?}", called.outcome);
     assert_eq!(codes(&called), ["http_503", "timeout"]);
-    assert!(began.elapsed() >= policy.deadline, "it is used");
-    assert!(began.elapsed() < Duration::from_secs(15), "and not the time of one attempt, 20 s");
+    assert!(began.elapsed() >= policy.deadline, "the deadline is used");
+    assert!(began.elapsed() < Duration::from_secs(15), "not the timeout of one attempt, 20 s");
     assert_eq!(server.asked(), 2);
 }
 
 #[tokio::test]
-async fn a_model_that_is_not_there_was_not_reached() {
+async fn unreachable_model_counts_as_not_reached() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
     let called = call(gemini_at(&format!("http://{nobody}"))).await;
     assert_eq!(codes(&called), ["connect"; 4]);
@@ -238,7 +238,7 @@ async fn a_model_that_is_not_there_was_not_reached() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_prove_who_it_is_is_asked_nothing() {
+async fn server_without_a_valid_certificate_gets_no_request() {
     let server = ModelServer::start().await;
     let model = gemini_at(&server.url().replace("http://", "https://"));
     let called = call_within(model, CallPolicy { max_retries: 0, ..CallPolicy::default() }).await;
@@ -247,7 +247,7 @@ async fn a_server_that_does_not_prove_who_it_is_is_asked_nothing() {
 }
 
 #[tokio::test]
-async fn a_retry_needs_leave_and_the_first_attempt_does_not() {
+async fn only_retries_require_permission() {
     let server = ModelServer::start().await;
     for (reply, leave, asked_for_leave, asked) in [
         (Reply::error(503, "not now"), false, 1, 1),
@@ -306,14 +306,14 @@ async fn answer_that_is_no_verdict_is_refused_and_not_retried() {
         let Err(ModelError::Refused { reason }) = &called.outcome else { panic!("{answer}: {called:?}") };
         assert_eq!(reason.error_code(), code, "{answer}");
         assert_eq!((codes(&called), server.asked()), (vec![code], 1), "{answer}");
-        assert_eq!(called.health, Health::Answered, "it answers, whatever it says");
+        assert_eq!(called.health, Health::Answered, "an answer of any content counts as healthy");
         let body = Sha256Hex::of(answer.to_string().as_bytes());
         assert_eq!(interactions(&called.interactions)[0].response_hash, Some(body));
     }
 }
 
 #[tokio::test]
-async fn gemini_is_asked_in_exactly_these_words() {
+async fn gemini_request_has_exactly_these_headers_and_body() {
     let server = ModelServer::start().await;
     let prompt = prompt("Sell \"honey\"?\n");
     let caller = Caller::new(gemini_at(&server.url()), CallPolicy::default(), clock());
@@ -339,7 +339,7 @@ async fn gemini_is_asked_in_exactly_these_words() {
 }
 
 #[tokio::test]
-async fn a_model_of_any_name_is_asked_at_its_own_path() {
+async fn model_name_is_escaped_in_the_path() {
     let server = ModelServer::start().await;
     let caller = Caller::new(gemini_at(&server.url()), CallPolicy::default(), clock());
     let settings = Settings::locked("../x?y#z".to_owned());
@@ -349,7 +349,7 @@ async fn a_model_of_any_name_is_asked_at_its_own_path() {
 }
 
 #[tokio::test]
-async fn openais_wire_is_spoken_in_exactly_these_words() {
+async fn openai_request_has_exactly_these_headers_and_body() {
     let server = ModelServer::start().await;
     let settings = Settings { temperature: 0.5, candidate_count: 2, ..Settings::locked("local".to_owned()) };
     let prompt = prompt("Sell honey?");
@@ -430,7 +430,7 @@ async fn attempts_of_one_call_are_numbered_and_share_its_id() {
 }
 
 #[tokio::test]
-async fn a_key_is_told_to_nobody_but_the_model() {
+async fn key_is_removed_from_errors_and_logs() {
     let server = ModelServer::start().await;
     server.otherwise(Reply::error(401, &format!("Incorrect API key provided: {KEY}")));
     for model in both(&server) {
@@ -444,14 +444,14 @@ async fn a_key_is_told_to_nobody_but_the_model() {
     assert!(!shown.contains(KEY), "{shown}");
 }
 
-/// What the model says is for the crosscheck; a failure's words go to the log and to callers.
+/// Text of the model must pass the crosscheck, but the text of an error goes to the log and to callers.
 #[tokio::test]
-async fn an_answer_that_cannot_be_read_is_not_quoted() {
+async fn unreadable_answer_is_not_quoted() {
     const WORDS: &str = "Nobody has judged this";
     for (answer, how) in [
-        (json!({"candidates": WORDS, "choices": WORDS}).to_string(), "not as the wire has it, at line 1"),
-        (WORDS.to_owned(), "no JSON, at line 1 column "),
-        (format!("{{\n\"{WORDS}\""), "not whole, at line 2 column "),
+        (json!({"candidates": WORDS, "choices": WORDS}).to_string(), "not in the format of this API, at "),
+        (WORDS.to_owned(), "not JSON, at line 1 column "),
+        (format!("{{\n\"{WORDS}\""), "incomplete, at line 2 column "),
     ] {
         let server = ModelServer::start().await;
         server.otherwise(Reply::bytes(200, answer.as_str()));
@@ -465,7 +465,7 @@ async fn an_answer_that_cannot_be_read_is_not_quoted() {
 }
 
 #[tokio::test]
-async fn a_probe_asks_about_the_model_and_costs_nothing() {
+async fn probe_requests_the_models_route_only() {
     let server = ModelServer::start().await;
     let patience = Duration::from_secs(10);
     for (model, path) in both(&server).into_iter().zip(["/v1beta/models/gemini-2.5-flash", "/v1/models"]) {
@@ -506,22 +506,22 @@ async fn ten_thousand_calls_are_answered_and_counted() {
     assert!((2..=AT_ONCE).contains(&server.most_in_flight()), "{}", server.most_in_flight());
 }
 
-/// Tells llmock how to answer the next requests.
+/// Sets llmock's answers to the next requests.
 async fn script(llmock: &Endpoint, behaviors: Value) {
     let request = llmock.post(&["_llmock", "scenario"], &json!({"behaviors": behaviors}));
     let reply = llmock.send(request, Duration::from_secs(10)).await.expect("llmock answers");
     assert_eq!(reply.status, 201, "{:?}", reply.body);
 }
 
-/// A server that nobody here wrote judges the client: `tests/llmock.sh` starts it, and asks for its verdict afterwards.
+/// Tests against llmock, a third-party server. `tests/llmock.sh` starts it, and reads its report afterwards.
 #[tokio::test]
-#[ignore = "wants a running llmock: run tests/llmock.sh"]
-async fn llmock_finds_nothing_wrong() {
+#[ignore = "needs a running llmock: run tests/llmock.sh"]
+async fn llmock_reports_no_errors() {
     let url = std::env::var("ORACLED_TEST_LLMOCK").expect("tests/llmock.sh sets ORACLED_TEST_LLMOCK");
     let llmock = Endpoint::new(&url, None, clock()).expect("a URL");
     let models = [gemini_at(&format!("{url}/gemini")), openai_at(&format!("{url}/v1"))];
     let fail = |status: u16, times: u32| json!([{"type": "fail", "status": status, "times": times}]);
-    // not among them: a wait beyond the deadline, which the client hands back at once, and llmock calls giving up
+    // a wait beyond the deadline is left out: the client returns it at once, which llmock reports as giving up
     let mut cases = vec![
         ("good", json!([{"type": "reply", "text": GOOD}]), Ok(())),
         (
@@ -554,7 +554,7 @@ async fn llmock_finds_nothing_wrong() {
         cases.push(("down", fail(status, 4), Err(code)));
     }
     let policy = CallPolicy { hard_timeout: Duration::from_secs(5), ..CallPolicy::default() };
-    // it tells nothing of a single model of Gemini's
+    // llmock has no route for a single model of Gemini, so only the other client is probed
     assert_eq!(models[1].probe(LOCKED_MODEL, Duration::from_secs(10)).await, Ok(()));
     for model in models {
         for (number, (name, behaviors, expected)) in cases.iter().enumerate() {
@@ -570,10 +570,11 @@ async fn llmock_finds_nothing_wrong() {
     }
 }
 
-/// Another server that nobody here wrote, on both wires: `tests/llmposter.sh` starts it with the answers expected here.
+/// Tests against llmposter, a third-party server for both protocols. `tests/llmposter.sh` starts it with the answers
+/// expected here.
 #[tokio::test]
-#[ignore = "wants a running llmposter: run tests/llmposter.sh"]
-async fn llmposter_is_understood_on_both_wires() {
+#[ignore = "needs a running llmposter: run tests/llmposter.sh"]
+async fn llmposter_is_understood_by_both_clients() {
     let url =
         std::env::var("ORACLED_TEST_LLMPOSTER").expect("tests/llmposter.sh sets ORACLED_TEST_LLMPOSTER");
     let policy = CallPolicy { hard_timeout: Duration::from_millis(500), ..CallPolicy::default() };
@@ -584,7 +585,7 @@ async fn llmposter_is_understood_on_both_wires() {
         ("a garbled one".to_owned(), 1, Err("unreadable".to_owned())),
         ("a cut one".to_owned(), 1, Err("finish_reason".to_owned())),
     ];
-    // its 429 asks for a minute, which is more than there is
+    // its 429 requests a wait of one minute, which exceeds the deadline
     for (status, attempts) in [(400, 1), (401, 1), (403, 1), (404, 1), (429, 1), (500, 4), (502, 4), (503, 4)]
     {
         expected.push((format!("one of status {status}"), attempts, Err(format!("http_{status}"))));
@@ -599,6 +600,6 @@ async fn llmposter_is_understood_on_both_wires() {
             let name = format!("{query} by {}", model.oracle_id());
             assert_eq!((called.interactions.len(), &got), (*attempts, outcome), "{name}: {called:?}");
         }
-        println!("{}: {} questions answered as expected", model.oracle_id(), expected.len());
+        println!("{}: {} queries answered as expected", model.oracle_id(), expected.len());
     }
 }

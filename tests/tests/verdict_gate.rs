@@ -163,7 +163,7 @@ async fn strategy_texts_are_checked_by_the_rules() {
     .enumerate()
     {
         let mut verdict = supported.clone();
-        *verdict.pointer_mut(pointer).expect("it is there") = text;
+        *verdict.pointer_mut(pointer).expect("it exists") = text;
         let answer = submit(routes, &format!("cs_{n}"), &body(&verdict)).await;
         let refused = problem(&answer, 422, "rules_rejected");
         let rules = field(field(&refused, "evaluation"), "rules").as_array().expect("a list");

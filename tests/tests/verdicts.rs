@@ -1,15 +1,15 @@
-//! `/v1/verdicts/{session_id}`, from outside.
+//! `/v1/verdicts/{session_id}`.
 
 use hyper::Method;
 use oracled_tests::{GOOD, World, document, get, log, post, problem, submission};
 use serde_json::json;
 
-/// A verdict that a reader who repairs or reformats anything would not hand on as it is: field order, numbers,
-/// escapes, white space.
+/// A verdict whose field order, numbers, escapes and white space would change if any reader parsed and reformatted
+/// it.
 const PECULIAR: &str = r#"{ "z": 1.10,"summary" : "Honey \u0061nd b\u00e9es, \ud83d\udc1d; a\/b.",  "big": 123456789012345678901234567890, "tiny": 1E-400, "verdict":"GREEN","a":[ 1.0 , -0, 0.30000000000000004 ] }"#;
 
 #[tokio::test]
-async fn a_verdict_is_delivered_once_replayed_then_and_read_back() {
+async fn verdict_is_delivered_once_and_then_replayed() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -29,7 +29,7 @@ async fn a_verdict_is_delivered_once_replayed_then_and_read_back() {
     assert_eq!(again.status, 200);
     let mut expected = delivered.clone();
     expected["replayed"] = json!(true);
-    assert_eq!(document(&again), expected, "the stored answer, whatever is handed in");
+    assert_eq!(document(&again), expected, "a repeated submission returns the stored answer");
 
     for path in ["/v1/verdicts/cs_1", "/cache/cs_1"] {
         let read = get(routes, path).await;
@@ -45,7 +45,7 @@ async fn a_verdict_is_delivered_once_replayed_then_and_read_back() {
 }
 
 #[tokio::test]
-async fn a_delivery_and_its_entries_say_what_the_readme_promises_and_no_more() {
+async fn delivery_and_its_entries_have_exactly_the_documented_fields() {
     let world = World::default();
     let daemon = world.serve().await;
     let answer = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await;
@@ -64,7 +64,7 @@ async fn a_delivery_and_its_entries_say_what_the_readme_promises_and_no_more() {
 }
 
 #[tokio::test]
-async fn another_tier_or_query_is_a_mismatch_that_says_which_and_is_not_judged() {
+async fn another_tier_or_query_is_a_mismatch_and_not_judged() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -105,13 +105,13 @@ async fn refused_verdict_returns_decision_and_contact_and_is_not_kept() {
     }
     assert!(!world.mirror().contains("q7x"), "{}", world.mirror());
 
-    // the session was not opened by it either
+    // the refused verdict did not open the session
     let body = json!({"tier": "quick", "query": "Something else?", "raw": GOOD});
     assert_eq!(post(routes, "/v1/verdicts/cs_1", &body).await.status, 201);
 }
 
 #[tokio::test]
-async fn the_contact_is_the_configured_one() {
+async fn refusal_contains_the_configured_contact() {
     let world = World::with_config("contact = \"help@example.org\"");
     let daemon = world.serve().await;
     let refused = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission("no")).await;
@@ -121,7 +121,7 @@ async fn the_contact_is_the_configured_one() {
 }
 
 #[tokio::test]
-async fn a_session_without_a_verdict_is_not_cached() {
+async fn read_of_an_unknown_session_is_404() {
     let world = World::default();
     let daemon = world.serve().await;
     let missing =
@@ -152,7 +152,7 @@ async fn verdict_is_a_value_or_text_but_not_both_and_neither_needs_a_model() {
 }
 
 #[tokio::test]
-async fn a_verdict_is_delivered_byte_for_byte_as_the_model_wrote_it() {
+async fn verdict_is_delivered_byte_for_byte() {
     let world = World::with_config("[gate]\nunexpected_fields = \"deliver\"");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -175,10 +175,10 @@ async fn a_verdict_is_delivered_byte_for_byte_as_the_model_wrote_it() {
 }
 
 #[tokio::test]
-async fn a_verdict_of_nearly_a_mebibyte_outlives_a_restart() {
+async fn verdict_of_nearly_1_mib_survives_a_restart() {
     let world = World::default();
     let daemon = world.serve().await;
-    // no two pieces alike, so that a lost or swapped one would show
+    // all pieces differ, so that a lost or swapped one is detected
     let summary: String = (0..).map(|n: u32| format!("{n:08} ")).take(115_000).collect();
     let body = json!({"tier": "quick", "query": "?", "verdict": {"verdict": "GREEN", "summary": summary}});
     assert!((1_030_000..1024 * 1024).contains(&body.to_string().len()), "{}", body.to_string().len());
@@ -194,7 +194,7 @@ async fn a_verdict_of_nearly_a_mebibyte_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn a_customers_address_is_looked_at_for_its_shape() {
+async fn invalid_customer_email_is_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -212,12 +212,12 @@ async fn a_customers_address_is_looked_at_for_its_shape() {
     for (session, good) in [("cs_2", json!("sister@42sisters.ai")), ("cs_3", json!(null))] {
         let answer = post(routes, &format!("/v1/verdicts/{session}"), &with(&good)).await;
         assert_eq!(answer.status, 201, "{good}");
-        assert!(document(&answer).get("customer_email").is_none(), "an address is for the mail alone");
+        assert!(document(&answer).get("customer_email").is_none(), "an address is not part of the answer");
     }
 }
 
 #[tokio::test]
-async fn an_unknown_field_is_refused_by_its_name() {
+async fn unknown_field_is_refused_with_its_name() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -234,7 +234,7 @@ async fn an_unknown_field_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn of_concurrent_submissions_one_is_delivered_to_all() {
+async fn concurrent_submissions_all_return_the_same_verdict() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut handed_in = Vec::new();

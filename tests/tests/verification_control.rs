@@ -1,4 +1,4 @@
-//! How administrators register what verification works by.
+//! Registration of workflows, adapters and live sources.
 
 use oracled_api::base::client::Client;
 use oracled_tests::ground::{approve, example, open_pipeline, put, register};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const WORKFLOW: &str = "/v1/documents/workflow/census";
 const UN: &str = "/v1/documents/source/un-wpp-population";
 
-/// People by country and year, as two offices count them.
+/// A workflow over two sources of population by country and year.
 fn census() -> Value {
     json!({
         "workflow_id": "census", "domain": "population",
@@ -21,7 +21,7 @@ fn census() -> Value {
     })
 }
 
-/// What a workflow over both needs.
+/// Registers both sources of the workflow [`census`].
 async fn both(control: &mut Client) {
     register(control, "un-wpp-population").await;
     let source = example("sources/world-bank-population.json");
@@ -29,17 +29,17 @@ async fn both(control: &mut Client) {
 }
 
 fn with(mut document: Value, place: &str, value: Value) -> Value {
-    *document.pointer_mut(place).expect("it is there") = value;
+    *document.pointer_mut(place).expect("it exists") = value;
     document
 }
 
-/// Whether nothing keeps a workflow from deciding but that its sources have not begun to answer.
+/// Whether the workflow can work, except that its sources do not answer yet.
 fn only_waits(status: &Value) -> bool {
     status.as_str().is_some_and(|status| status.starts_with("cannot use all of its sources: "))
 }
 
 #[tokio::test]
-async fn a_workflow_is_registered_looked_at_and_registered_otherwise() {
+async fn workflow_is_registered_shown_and_replaced() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -56,7 +56,7 @@ async fn a_workflow_is_registered_looked_at_and_registered_otherwise() {
     assert_eq!(at(&again, "/change"), "unchanged");
     assert_eq!(at(&again, "/document"), at(&first, "/document"));
     let threshold = "/document/conflict_resolution/escalation_delta_threshold";
-    assert_eq!(at(&first, threshold), "1000.5", "numbers are kept exact");
+    assert_eq!(at(&first, threshold), "1000.5", "numbers stay exact");
 
     let other = with(census(), "/domain", json!("people"));
     assert_eq!(at(&put(control, WORKFLOW, &other).await, "/change"), "changed");
@@ -76,11 +76,15 @@ async fn a_workflow_is_registered_looked_at_and_registered_otherwise() {
 
     drop(daemon);
     let daemon = world.serve().await;
-    assert_eq!(document(&get(&mut daemon.control().await, WORKFLOW).await), shown, "it survives a restart");
+    assert_eq!(
+        document(&get(&mut daemon.control().await, WORKFLOW).await),
+        shown,
+        "the workflow survives a restart"
+    );
 }
 
 #[tokio::test]
-async fn a_workflow_that_cannot_work_is_refused_with_what_is_wrong() {
+async fn invalid_workflow_is_refused_with_its_fault() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -93,9 +97,9 @@ async fn a_workflow_that_cannot_work_is_refused_with_what_is_wrong() {
         (
             "/oracles/1",
             json!("world-bonk"),
-            "no source `world-bonk` is registered; there are: un-wpp-population",
+            "no source `world-bonk` is registered; registered: un-wpp-population",
         ),
-        ("/oracles/1", json!("human-lock"), "stands for what people decide"),
+        ("/oracles/1", json!("human-lock"), "is reserved for decisions of people"),
         ("/axes/0", json!("people"), "`people` is not allowed; allowed: area_name, population"),
         ("/axes/0", json!("area_name"), "cannot work on `area_name`"),
         ("/authority_latency/authority_latency_budget_ms", json!(1999), "`soft_timeout_ms`, which is 2000"),
@@ -121,20 +125,20 @@ async fn source_is_not_registered_if_that_breaks_a_workflow() {
     let source = example("sources/un-wpp-population.json");
     for (place, value, told) in [
         ("/axes_provided", json!(["area", "year", "area_name"]), "provides none of the axes population"),
-        ("/ontology/ontology_id", json!("people"), "fills people@1, and not population@1"),
+        ("/ontology/ontology_id", json!("people"), "has the ontology people@1, not population@1"),
     ] {
         let refused = put(control, UN, &with(source.clone(), place, value)).await;
         let refused = problem(&refused, 409, "document_fixed");
         let detail = refused["detail"].as_str().unwrap();
-        assert!(detail.starts_with("workflow census would not work any more: "), "{detail}");
+        assert!(detail.starts_with("workflow census would no longer work: "), "{detail}");
         assert!(detail.contains(told), "{detail}");
     }
     assert!(only_waits(&document(&get(control, WORKFLOW).await)["status"]));
-    // what does not concern it may change, and what it can do without
+    // a source may change in ways that the workflow does not depend on
     let named = with(source.clone(), "/oracle_name", json!("The UN"));
     assert_eq!(put(control, UN, &named).await.status, 200);
     let less = with(source.clone(), "/oracle_tier", json!("unverified"));
-    assert_eq!(put(control, UN, &less).await.status, 200, "the other one still tells of its axis");
+    assert_eq!(put(control, UN, &less).await.status, 200, "the other source still provides the axis");
     let other = with(example("sources/world-bank-population.json"), "/oracle_tier", json!("unverified"));
     let refused = put(control, "/v1/documents/source/world-bank-population", &other).await;
     let refused = problem(&refused, 409, "document_fixed");
@@ -142,7 +146,7 @@ async fn source_is_not_registered_if_that_breaks_a_workflow() {
 }
 
 #[tokio::test]
-async fn another_version_of_the_ontology_stops_a_workflow_until_it_follows() {
+async fn workflow_waits_until_it_names_the_new_ontology_version() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -157,7 +161,7 @@ async fn another_version_of_the_ontology_stops_a_workflow_until_it_follows() {
         let answer = put(control, &format!("/v1/documents/source/{source}"), &registration).await;
         assert_eq!(answer.status, 200, "{}", document(&answer));
         let shown = document(&get(control, WORKFLOW).await);
-        let fault = "`oracles`: `un-wpp-population` fills population@2, and not population@1";
+        let fault = "`oracles`: `un-wpp-population` has the ontology population@2, not population@1";
         assert_eq!(shown["status"], fault);
     }
     let follows = version(census(), "/ontology/version");
@@ -166,7 +170,7 @@ async fn another_version_of_the_ontology_stops_a_workflow_until_it_follows() {
 }
 
 #[tokio::test]
-async fn no_source_has_the_name_under_which_people_decide() {
+async fn source_with_a_reserved_id_is_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -175,7 +179,10 @@ async fn no_source_has_the_name_under_which_people_decide() {
         let source = with(example("sources/un-wpp-population.json"), "/oracle_id", json!(id));
         let refused = put(control, &format!("/v1/documents/source/{id}"), &source).await;
         let refused = problem(&refused, 400, "invalid_document");
-        assert!(refused["detail"].as_str().unwrap().contains("stands for what people decide"), "{refused}");
+        assert!(
+            refused["detail"].as_str().unwrap().contains("reserved for reviewers' decisions"),
+            "{refused}"
+        );
     }
 }
 
@@ -207,7 +214,7 @@ async fn oraclectl_applies_lists_and_describes_workflows() {
 const LIVE: &str = "/v1/documents/source/un-live";
 const ADAPTER: &str = "/v1/documents/adapter/un-live";
 
-/// The UN's count as somebody's service has it.
+/// A live source for the UN's population.
 fn live() -> Value {
     let source = with(example("sources/un-wpp-population.json"), "/oracle_id", json!("un-live"));
     with(source, "/adapter_id", json!("http"))
@@ -226,7 +233,7 @@ fn adapter() -> Value {
 }
 
 #[tokio::test]
-async fn an_adapter_is_registered_for_a_live_source_and_registered_otherwise() {
+async fn adapter_is_registered_for_a_live_source_and_replaced() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -252,12 +259,12 @@ async fn an_adapter_is_registered_for_a_live_source_and_registered_otherwise() {
     let digests: Vec<_> = entries.iter().map(|e| [&e["before_sha256"], &e["sha256"]]).collect();
     let was = entries[0]["sha256"].clone();
     assert_eq!(digests, [[&json!(null), &was], [&was, &shown["sha256"]]]);
-    assert_eq!(entries[0]["after"], at(&first, "/document"), "the log holds what it was");
+    assert_eq!(entries[0]["after"], at(&first, "/document"), "the log has the first version");
 
     drop(daemon);
     let daemon = world.serve().await;
     let shown_again = document(&get(&mut daemon.control().await, ADAPTER).await);
-    assert_eq!(shown_again, shown, "it survives a restart");
+    assert_eq!(shown_again, shown, "the adapter survives a restart");
     let file = world.state().with_file_name("adapter.json");
     std::fs::write(&file, adapter().to_string()).expect("it is written");
     let said = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stdout).into_owned();
@@ -269,7 +276,7 @@ async fn an_adapter_is_registered_for_a_live_source_and_registered_otherwise() {
 }
 
 #[tokio::test]
-async fn an_adapter_that_cannot_work_is_refused_with_what_is_wrong() {
+async fn invalid_adapter_is_refused_with_its_fault() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -283,7 +290,7 @@ async fn an_adapter_that_cannot_work_is_refused_with_what_is_wrong() {
         ),
         ("/endpoint", json!("https://u:p@un.example/{area}/{year}"), "has a user or a password"),
         ("/endpoint", json!("https://un.example/{area}"), "identity axis `year`"),
-        ("/endpoint", json!("https://{area}.example/{year}"), "a question must not say who is asked"),
+        ("/endpoint", json!("https://{area}.example/{year}"), "a question must not select the server"),
         ("/normalization/axis_mappings/2/target_axis", json!("people"), "people"),
         ("/ttl_seconds", json!(0), "`ttl_seconds` is 0; allowed: 1 to"),
         ("/records", json!(7), "records: "),
@@ -301,7 +308,7 @@ async fn an_adapter_that_cannot_work_is_refused_with_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_live_source_stays_live_takes_no_pipeline_and_is_not_queried() {
+async fn live_source_stays_live_and_has_no_pipeline_or_queries() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -323,11 +330,11 @@ async fn a_live_source_stays_live_takes_no_pipeline_and_is_not_queried() {
     pipeline = with(pipeline, "/pipeline/pipeline_id", json!("un-live"));
     let refused =
         problem(&put(control, "/v1/documents/pipeline/un-live", &pipeline).await, 409, "source_live");
-    assert!(refused["detail"].as_str().unwrap().contains("it has an adapter"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("register an adapter for it"), "{refused}");
     let query = json!({"oracle_id": "un-live", "request": {"axes_requested": ["population"]}});
     let refused = post(&mut daemon.routes().await, "/v1/query", &query).await;
     let refused = problem(&refused, 409, "source_live");
-    assert!(refused["detail"].as_str().unwrap().contains("it is asked by POST /v1/verify"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("it is queried by POST /v1/verify"), "{refused}");
 }
 
 #[tokio::test]
@@ -341,14 +348,18 @@ async fn live_source_is_not_redefined_against_its_adapter_or_answers() {
     assert_eq!(put(control, "/v1/documents/ontology/population@2", &thousands).await.status, 200);
     let of_thousands = with(live(), "/ontology/version", json!("2"));
     for source in [&of_thousands, &live()] {
-        assert_eq!(put(control, LIVE, source).await.status, 200, "it has said nothing yet");
+        assert_eq!(
+            put(control, LIVE, source).await.status,
+            200,
+            "the source has no adapter and no answer yet"
+        );
     }
     assert_eq!(put(control, ADAPTER, &adapter()).await.status, 200);
     problem(&put(control, LIVE, &of_thousands).await, 409, "document_fixed");
     let less = with(live(), "/axes_provided", json!(["area", "year", "area_name"]));
     let refused = problem(&put(control, LIVE, &less).await, 400, "invalid_document");
     assert!(
-        refused["detail"].as_str().unwrap().contains("the source's adapter would not work any more"),
+        refused["detail"].as_str().unwrap().contains("the source's adapter would no longer work"),
         "{refused}"
     );
     let named = with(live(), "/oracle_name", json!("The UN, live"));

@@ -1,5 +1,5 @@
-//! Credentials of live sources end to end: each reaches its own source, and stands nowhere else (RFC-0002, Part II, "Oracle
-//! Integrity Requirements").
+//! Credentials of live sources end to end: each is sent only to its own source, and is written nowhere (RFC-0002,
+//! Part II, "Oracle Integrity Requirements").
 
 use oracled_tests::ground::put;
 use oracled_tests::live::{
@@ -30,10 +30,10 @@ async fn registered(daemon: &Daemon<'_>, oracle_id: &str, office: &Office, authe
     source(daemon, oracle_id, "primary", &office.endpoint(), json!({"authentication": authentication})).await;
 }
 
-/// Each of what the office has heard has `mine`, and none of `others`.
+/// Checks that each request to the office has `mine` and none of `others`.
 fn heard(office: &Office, mine: Option<&str>, others: &[&str]) {
     let heads = office.heads();
-    assert!(!heads.is_empty(), "it was asked");
+    assert!(!heads.is_empty(), "the source was called");
     for head in heads {
         assert!(mine.is_none_or(|mine| head.contains(mine)), "{head}");
         assert!(!others.iter().any(|other| head.contains(other)), "{head}");
@@ -41,7 +41,7 @@ fn heard(office: &Office, mine: Option<&str>, others: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_credential_reaches_its_own_source_and_nobody_elses() {
+async fn credential_is_sent_only_to_its_own_source() {
     let (office, registry) = (Office::start().await, Office::start().await);
     let (open, elsewhere) = (Office::start().await, Office::start().await);
     let world = world(&office, &registry);
@@ -53,7 +53,7 @@ async fn a_credential_reaches_its_own_source_and_nobody_elses() {
     for source in [&registry, &open, &elsewhere] {
         source.says(people(HONEST));
     }
-    // within its origin the key goes along
+    // a redirect within the origin gets the key
     office.answers(|head| {
         if head.starts_with("GET /moved ") {
             people(HONEST)
@@ -71,8 +71,8 @@ async fn a_credential_reaches_its_own_source_and_nobody_elses() {
     office.says(empty("307 Temporary Redirect", &away));
     let refused = verified(&daemon).await;
     assert_eq!(refused["kind"], "blocked", "{refused}");
-    assert!(elsewhere.heads().is_empty(), "nobody else is asked: {:?}", elsewhere.heads());
-    // nor does a document lead it there, nor one of a source for which there is none
+    assert!(elsewhere.heads().is_empty(), "no other server is called: {:?}", elsewhere.heads());
+    // a document cannot send a credential to another origin, or use one that is not configured
     let control = &mut daemon.control().await;
     for (oracle_id, authentication, words) in [
         ("office", "api_key", "the credential of source `office` is for "),
@@ -88,7 +88,7 @@ async fn a_credential_reaches_its_own_source_and_nobody_elses() {
 }
 
 #[tokio::test]
-async fn a_credential_stands_in_nothing_that_is_told_or_written() {
+async fn credential_is_in_no_output_log_or_file() {
     let (office, registry) = (Office::start().await, Office::start().await);
     let world = world(&office, &registry);
     let daemon = world.serve().await;
@@ -99,7 +99,7 @@ async fn a_credential_stands_in_nothing_that_is_told_or_written() {
     let mut envelopes = vec![verified(&daemon).await];
     assert_eq!(told(&envelopes[0]), HONEST);
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    // whoever is asked knows it, and may say it in whatever way
+    // the source has the key, and may repeat it anywhere in its answer
     let quoting = format!("location: http://127.0.0.1:1/away?key={OFFICE}\r\nwww-authenticate: {OFFICE}\r\n");
     for answer in [
         empty("302 Found", &quoting),
@@ -134,7 +134,7 @@ async fn a_credential_stands_in_nothing_that_is_told_or_written() {
         assert_eq!(answer.status, 200, "{answer:?}");
         said += &String::from_utf8_lossy(&answer.body);
     }
-    assert!(said.contains("source:office"), "what was looked at is of the source");
+    assert!(said.contains("source:office"), "the output is about the source");
     said += &json!(whole_log(control).await).to_string();
     assert!(daemon.stop().success());
     said += &world.written();

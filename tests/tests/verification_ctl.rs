@@ -1,4 +1,4 @@
-//! `oraclectl verify`, `explain` and `review`: what people see of verification.
+//! `oraclectl verify`, `explain` and `review`: text and JSON output and exit statuses.
 
 use oracled_tests::ground::register as register_source;
 use oracled_tests::verification::{offices, register, several_years, workflow};
@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 
 const ARUBA: [&str; 5] = ["verify", "census", "area=ABW", "year=1960", "--axes=population"];
 
-/// Two offices that disagree on Aruba in 1960, and a workflow in which the one that is trusted more wins.
+/// Two sources that disagree on Aruba in 1960, and a workflow in which the source of the higher tier wins.
 async fn census(world: &World, settings: Value) -> oracled_tests::Daemon<'_> {
     let daemon = world.serve().await;
     offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54608")]).await;
@@ -19,11 +19,11 @@ async fn census(world: &World, settings: Value) -> oracled_tests::Daemon<'_> {
 
 fn said(output: &Output) -> String {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(!told.contains('\u{1b}'), "no colours where nobody looks");
+    assert!(!told.contains('\u{1b}'), "no colors without a terminal");
     told + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Runs `oraclectl`, which has to end with this status, and hands back what it says.
+/// Runs `oraclectl`, which must end with this exit status, and returns its output.
 #[track_caller]
 fn ctl(world: &World, arguments: &[&str], status: i32) -> String {
     let output = world.ctl(arguments);
@@ -38,10 +38,10 @@ fn has(said: &str, lines: &[&str]) {
     }
 }
 
-/// The review that is open, by its id.
+/// Id of the open review.
 async fn open_review(daemon: &oracled_tests::Daemon<'_>) -> String {
     let listed = get(&mut daemon.control().await, "/v1/reviews").await;
-    at(&listed, "/items/0/review_id").as_str().expect("one is open").to_owned()
+    at(&listed, "/items/0/review_id").as_str().expect("a review is open").to_owned()
 }
 
 #[tokio::test]
@@ -53,9 +53,9 @@ async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
         &shown,
         &[
             "authoritative: all values are verified",
-            "thing       area ABW, year 1960",
+            "entity      area ABW, year 1960",
             "population: 54208 {person}",
-            "the sources disagreed, and that was settled as told below",
+            "the sources disagreed, and the conflicts were settled as shown below",
             "office-a (primary), version 2026-03-06, as of 2026-03-06T00:00:00Z: controlled ingestion",
             "population 1: office-a (primary) 54208 against office-b (secondary) 54608, 400 apart: higher_tier_wins kept the first",
         ],
@@ -68,7 +68,7 @@ async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
     let explained = ctl(&world, &["explain", id], 0);
     has(&explained, &["population: 54208 {person}", "while the caller waited", "asked at"]);
     let digests = format!(
-        "made anew from the log, bit for bit: envelope {}, inputs {}",
+        "reproduced from the log, bit for bit: envelope {}, inputs {}",
         envelope["sha256"].as_str().expect("a digest"),
         envelope["inputs_sha256"].as_str().expect("a digest")
     );
@@ -92,10 +92,10 @@ async fn review_is_shown_with_what_to_do_and_its_resolution_is_returned() {
     has(
         &shown,
         &[
-            "human_review: a person has to decide",
-            "population: no value (human_review), 400 apart at the most",
-            "further apart than may be settled without a person (delta_threshold)",
-            "somebody claims another value than a source has (oracle_vs_user)",
+            "human_review: a reviewer has to decide",
+            "population: no value (human_review), at most 400 apart",
+            "differ by more than may be settled without a reviewer (delta_threshold)",
+            "a claim differs from the value of a source (oracle_vs_user)",
             &format!("next: oraclectl review show {id}"),
         ],
     );
@@ -121,7 +121,7 @@ async fn review_is_shown_with_what_to_do_and_its_resolution_is_returned() {
     };
     has(&resolve("population=many", "90d", 1), &["`values.population`: ", "(invalid_resolution)"]);
     has(&resolve("population=54300", "0s", 1), &["`valid_for_seconds` is 0; allowed: 1 to "]);
-    has(&resolve("population=54300", "90d", 1), &["nobody says 54300; what was said: 1, 54208, 54608"]);
+    has(&resolve("population=54300", "90d", 1), &["no candidate or claim has 54300; they have: 1, 54208, 54608"]);
     has(&resolve("population=54300", "3months", 2), &["use 90d, 12h or 30m"]);
     let own = [
         "review",
@@ -132,19 +132,24 @@ async fn review_is_shown_with_what_to_do_and_its_resolution_is_returned() {
         "--valid-for=90d",
         "--own-value",
     ];
-    has(&ctl(&world, &own, 0), &["is resolved", "population 54300", "the census", "holds until"]);
+    has(&ctl(&world, &own, 0), &["is resolved", "population 54300", "the census", "valid until"]);
     has(&resolve("population=54300", "90d", 1), &["(review_resolved)"]);
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     has(&ctl(&world, &["review", "list", "--all"], 0), &[&id, "resolved at "]);
     has(
         &ctl(&world, &ARUBA, 0),
-        &["population: 54300 {person}", "a person decided so", "human-lock (human_lock)", "human review by "],
+        &[
+            "population: 54300 {person}",
+            "a reviewer decided this value",
+            "human-lock (human_lock)",
+            "human review by ",
+        ],
     );
     let revoke = ["review", "revoke", &id, "--reason=misread"];
-    has(&ctl(&world, &revoke, 0), &["holds no more", "by uid ", "misread"]);
+    has(&ctl(&world, &revoke, 0), &["is revoked", "by uid ", "misread"]);
     has(&ctl(&world, &revoke, 1), &["(review_not_in_force)"]);
     has(&ctl(&world, &["review", "list", "--all"], 0), &[", revoked at "]);
-    has(&ctl(&world, &ARUBA, 6), &["human_review: a person has to decide"]);
+    has(&ctl(&world, &ARUBA, 6), &["human_review: a reviewer has to decide"]);
 }
 
 #[tokio::test]
@@ -159,7 +164,7 @@ async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
         ctl(&world, &question, 6);
         let envelope = ctl(&world, &[&question[..], &["--json"]].concat(), 6);
         let envelope: Value = serde_json::from_str(&envelope).expect("JSON");
-        envelope["review_id"].as_str().expect("a person decides").to_owned()
+        envelope["review_id"].as_str().expect("a review is open").to_owned()
     });
     assert_ne!(first, second);
     has(&ctl(&world, &["review", "dismiss", "--reason=healed"], 2), &["<REVIEW_ID>"]);
@@ -170,7 +175,7 @@ async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
     let is_dismissed = [&first, &second].map(|id| format!("review {id} is dismissed\ndismissed  by uid "));
     has(&told, &[&is_dismissed[0], &is_dismissed[1], "reason     healed\n"]);
     has(&told, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
-    assert_eq!(told.matches("oraclectl: ").count(), 2, "each is told once: {told}");
+    assert_eq!(told.matches("oraclectl: ").count(), 2, "each is reported once: {told}");
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     has(&ctl(&world, &["review", "list", "--all"], 0), &[&first, &second, "dismissed at "]);
     let shown = ctl(&world, &["review", "show", &first], 0);
@@ -193,7 +198,7 @@ async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
 }
 
 #[tokio::test]
-async fn what_is_not_verified_has_an_exit_status_of_its_own_and_says_why() {
+async fn unverified_outcome_exits_with_6_and_shows_its_reason() {
     let world = World::default();
     let daemon = census(&world, json!({})).await;
     let control = &mut daemon.control().await;
@@ -204,12 +209,17 @@ async fn what_is_not_verified_has_an_exit_status_of_its_own_and_says_why() {
     let silent = ctl(&world, &["verify", "silent", "area=ABW", "year=1960", "--axes=population"], 6);
     has(
         &silent,
-        &["blocked: nothing is told for now", "population: no value", "is not approved yet", "next: "],
+        &[
+            "blocked: no values are available for now",
+            "population: no value",
+            "is not approved yet",
+            "next: ",
+        ],
     );
     let open = ctl(&world, &["verify", "census", "area=ABW", "--axes=population"], 6);
-    has(&open, &["requires_specification: ", "next: say which year is meant, as AXIS=VALUE"]);
+    has(&open, &["requires_specification: ", "next: specify year as AXIS=VALUE"]);
     let promised = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population"], 6);
-    has(&promised, &["provisional: the decision will be taken later", "next: oraclectl explain v-"]);
+    has(&promised, &["provisional: the decision is pending", "next: oraclectl explain v-"]);
     let waited = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population", "--wait"], 0);
     has(&waited, &["population: 54208 {person}"]);
 
@@ -221,7 +231,7 @@ async fn what_is_not_verified_has_an_exit_status_of_its_own_and_says_why() {
 }
 
 #[tokio::test]
-async fn reviews_are_told_of_as_they_are_opened() {
+async fn review_watch_shows_reviews_when_they_are_opened() {
     let world = World::default();
     let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 1}})).await;
     several_years(&daemon, &[("office-a", "54208"), ("office-b", "54608")], 1960..1980).await;
@@ -232,7 +242,7 @@ async fn reviews_are_told_of_as_they_are_opened() {
     let mut watching =
         world.ctl_command(&["review", "watch", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
-    // it follows from where the log stands once it has asked: until then there is nothing to be seen
+    // `watch` follows the log from its end at the time of its request; earlier reviews are not shown
     let (seen, line) = std::sync::mpsc::channel();
     let reader =
         std::thread::spawn(move || lines.next().map(|line| drop(seen.send(line.expect("it is text")))));
@@ -247,10 +257,10 @@ async fn reviews_are_told_of_as_they_are_opened() {
     watching.kill().expect("it is ours");
     watching.wait().expect("it ends");
     drop(reader.join());
-    let told: Value = serde_json::from_str(&line_of.expect("one was told of")).expect("it is JSON");
+    let told: Value = serde_json::from_str(&line_of.expect("a review was shown")).expect("it is JSON");
     assert_eq!(ctl(&world, &["review", "list", "-n", "1"], 0).matches(" census ").count(), 1, "the newest");
     let listed = document(&get(&mut daemon.control().await, "/v1/reviews").await);
     let listed = listed["items"].as_array().expect("a list");
     assert!(listed.contains(&told), "{told}");
-    assert_ne!(told["where"]["year"], "1960", "what was there before is not new");
+    assert_ne!(told["where"]["year"], "1960", "an earlier review is not shown");
 }

@@ -1,4 +1,4 @@
-//! Real sources that disagree: every country and year that the United Nations and the World Bank both tell of, put to both
+//! Real sources that disagree: each country and year that both the United Nations and the World Bank have, verified
 //! under each strategy.
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use std::{env, fs};
 
 const UN: &str = "un-wpp-population";
 const WORLD_BANK: &str = "world-bank-population";
-/// The strategies, with how the two sources stand to one another: of one tier where a strategy can settle that.
+/// The strategies, and whether the sources are of the same tier, which some strategies require.
 const STRATEGIES: [(&str, bool); 6] = [
     ("higher_tier_wins", false),
     ("most_recent", true),
@@ -25,10 +25,10 @@ const STRATEGIES: [(&str, bool); 6] = [
     ("dispute_summary", true),
     ("require_human", true),
 ];
-/// A difference that no strategy settles, in people: with `higher_tier_wins`, for a seventh line.
+/// A difference that no strategy settles, in people. Used with `higher_tier_wins` for a seventh line.
 const THRESHOLD: i64 = 1_000_000;
 
-/// What both sources say of one country and year.
+/// Values of both sources for one country and year.
 #[derive(Debug)]
 struct Pair {
     area: String,
@@ -43,25 +43,25 @@ struct Said {
     definition: Option<String>,
 }
 
-/// What becomes of a pair.
+/// Outcome of the verification of a pair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// Both say the same.
+    /// Both sources have the same value.
     Agreed(Decimal),
-    /// They do not, and this is what was settled.
+    /// The values differ, and the strategy has selected this one.
     Settled(Decimal),
-    /// They measure different things, and a person decides.
+    /// The values have different definitions, and a review is opened.
     OtherDefinition,
-    /// They disagree, and a person decides.
+    /// The values differ, and a review is opened.
     Escalated,
-    /// They disagree, and that is told.
+    /// The values differ, and the envelope reports the dispute.
     Disputed,
-    /// Nothing of this.
+    /// Any other outcome.
     Otherwise,
 }
 
 impl Pair {
-    /// What must become of it, by what the sources say and the words of the strategy.
+    /// Expected outcome by the values of the sources and the rules of the strategy.
     fn expected(&self, strategy: &str, threshold: Option<i64>) -> Outcome {
         let (un, world_bank) = (&self.un.population, &self.world_bank.population);
         if self.un.definition != self.world_bank.definition {
@@ -76,7 +76,7 @@ impl Pair {
             return Outcome::Escalated;
         }
         match strategy {
-            // the World Bank is the primary one there, and was ingested last
+            // the World Bank is primary there, and was ingested last
             "higher_tier_wins" | "most_recent" => Outcome::Settled(world_bank.clone()),
             "use_conservative" => Outcome::Settled(low.clone()),
             "weighted_average" => Outcome::Settled(mean(un, world_bank)),
@@ -86,22 +86,22 @@ impl Pair {
     }
 }
 
-/// The mean of two, to a whole number: halves go to the even one.
+/// Mean of two whole numbers, rounded half to even.
 fn mean(one: &Decimal, other: &Decimal) -> Decimal {
-    let sum = one.checked_add(other).expect("it fits").to_i64().expect("people are whole");
+    let sum = one.checked_add(other).expect("it fits").to_i64().expect("a population is a whole number");
     let half = sum.div_euclid(2);
     let is_odd = sum.rem_euclid(2) == 1;
     Decimal::from(half + i64::from(is_odd && half.rem_euclid(2) == 1))
 }
 
-/// The two files.
+/// The payloads of both sources.
 struct Payloads {
     un: Bytes,
     world_bank: Bytes,
 }
 
 impl Payloads {
-    /// Those that lie in the folder of real data.
+    /// Payloads in the folder of real data.
     fn real() -> Self {
         let folder = env::var_os("ORACLED_GROUND_DATA").map(PathBuf::from);
         let folder = folder.expect("ORACLED_GROUND_DATA names the folder").join("population");
@@ -109,7 +109,7 @@ impl Payloads {
         Self { un: read("un-wpp2019.tsv"), world_bank: read("worldbank-2026-03-06.csv") }
     }
 
-    /// A few rows of each, as the two tell them.
+    /// A few rows of each, in the formats of the publishers.
     fn excerpt() -> Self {
         let un = "country_code\tname\tyear\tpopulation_thousands\n\
             4\tAfghanistan\t1960\t8996.967\n498\tRepublic of Moldova\t2015\t4070.705\n\
@@ -123,7 +123,7 @@ impl Payloads {
     }
 }
 
-/// Both sources registered, approved and ingested, the United Nations first, and of this tier.
+/// Registers, approves and ingests both sources: the United Nations first, with this tier.
 async fn prepare(control: &mut Client, un_tier: &str, payloads: &Payloads) {
     let mut ontology = example("ontologies/population.json");
     let axes = ontology["axes"].as_array_mut().expect("it has axes");
@@ -150,7 +150,7 @@ async fn register(control: &mut Client, id: &str, resolution: Value) {
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 
-/// What a source says, by area and year.
+/// All values of a source, by area and year.
 async fn all_of(routes: &mut Client, source: &str) -> BTreeMap<(String, String), Said> {
     let told = answers(routes, source, &json!({"axes_requested": ["population"]})).await;
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -163,7 +163,7 @@ async fn all_of(routes: &mut Client, source: &str) -> BTreeMap<(String, String),
     told.into_iter().map(said).collect()
 }
 
-/// What both tell of.
+/// Countries and years for which both sources have a value.
 async fn pairs(routes: &mut Client) -> Vec<Pair> {
     let mut un = all_of(routes, UN).await;
     let shared = all_of(routes, WORLD_BANK).await.into_iter().filter_map(|((area, year), world_bank)| {
@@ -173,7 +173,7 @@ async fn pairs(routes: &mut Client) -> Vec<Pair> {
     shared.collect()
 }
 
-/// What a question about `pair` comes to, with the envelope.
+/// Outcome of a verification of `pair`, with the envelope.
 async fn verify(routes: &mut Client, workflow: &str, pair: &Pair) -> (Outcome, Value) {
     let request = json!({"workflow": workflow, "where": {"area": pair.area, "year": pair.year},
         "axes": ["population"]});
@@ -184,7 +184,7 @@ async fn verify(routes: &mut Client, workflow: &str, pair: &Pair) -> (Outcome, V
     let value = || axis["value"].as_str().expect("it has a value").parse::<Decimal>().expect("a number");
     let is_other =
         envelope["reasons"].as_array().is_some_and(|reasons| reasons.contains(&json!("definition_mismatch")));
-    let outcome = match envelope["kind"].as_str().expect("it is of a kind") {
+    let outcome = match envelope["kind"].as_str().expect("it has a kind") {
         "authoritative" if envelope["steps"] == json!([]) => Outcome::Agreed(value()),
         "authoritative" => Outcome::Settled(value()),
         "human_review" if is_other => Outcome::OtherDefinition,
@@ -193,12 +193,12 @@ async fn verify(routes: &mut Client, workflow: &str, pair: &Pair) -> (Outcome, V
         _ => Outcome::Otherwise,
     };
     if !matches!(outcome, Outcome::Agreed(_) | Outcome::Settled(_)) {
-        assert!(axis.get("value").is_none(), "nothing that is open is told as a value: {envelope}");
+        assert!(axis.get("value").is_none(), "an axis that is not settled has no value: {envelope}");
     }
     (outcome, envelope)
 }
 
-/// A line of the table.
+/// Prints a line of the table.
 fn print_line(name: &str, outcomes: &[Outcome]) {
     let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     println!(
@@ -211,7 +211,7 @@ fn print_line(name: &str, outcomes: &[Outcome]) {
     );
 }
 
-/// What the two are told to measure, where that is not the same.
+/// Prints the values and definitions of both sources.
 fn print_definitions(envelope: &Value) {
     for candidate in envelope["candidates"].as_array().into_iter().flatten() {
         let stated = &candidate["values"]["population"];
@@ -222,7 +222,7 @@ fn print_definitions(envelope: &Value) {
     }
 }
 
-/// Puts every pair to both sources under each strategy, and checks and prints what comes of that.
+/// Verifies every pair under each strategy, and checks and prints the outcomes.
 async fn under_each_strategy(payloads: &Payloads) -> BTreeMap<String, Vec<Outcome>> {
     let mut table = BTreeMap::new();
     for same_tier in [false, true] {
@@ -280,8 +280,8 @@ async fn shared_values_match_each_strategy_and_definitions_are_never_settled() {
 }
 
 #[tokio::test]
-#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
-async fn what_two_sources_share_in_real_data_comes_to_what_each_strategy_says() {
+#[ignore = "needs real data: ORACLED_GROUND_DATA names the folder"]
+async fn shared_values_in_real_data_match_each_strategy() {
     let table = under_each_strategy(&Payloads::real()).await;
     for (name, outcomes) in table {
         assert_eq!(outcomes.len(), 2529, "{name}");
@@ -289,7 +289,7 @@ async fn what_two_sources_share_in_real_data_comes_to_what_each_strategy_says() 
 }
 
 #[tokio::test]
-async fn what_a_person_decides_is_told_by_the_definition_that_they_meant() {
+async fn resolution_requires_a_definition_and_its_value_has_it() {
     let world = World::default();
     let daemon = world.serve().await;
     let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
@@ -306,7 +306,7 @@ async fn what_a_person_decides_is_told_by_the_definition_that_they_meant() {
         reasons.as_array().expect("there are some").contains(&json!("definition_mismatch")),
         "{disputed}"
     );
-    let path = format!("/v1/reviews/{}", disputed["review_id"].as_str().expect("a person decides"));
+    let path = format!("/v1/reviews/{}", disputed["review_id"].as_str().expect("a review is open"));
     let review = document(&get(control, &path).await);
     let mut resolution =
         json!({"values": {"population": 2_835_978}, "reason": "the census", "valid_for_seconds": 3600});
@@ -315,8 +315,8 @@ async fn what_a_person_decides_is_told_by_the_definition_that_they_meant() {
     }
     let resolve = format!("{path}/resolve");
     let told = problem(&post(control, &resolve, &resolution).await, 400, "invalid_resolution");
-    let detail = told["detail"].as_str().expect("it is told");
-    assert!(detail.starts_with("`definitions.population` has to say"), "{detail}");
+    let detail = told["detail"].as_str().expect("it has a detail");
+    assert!(detail.starts_with("`definitions.population` is missing"), "{detail}");
     assert!(detail.ends_with("`with Transnistria`, `without Transnistria`"), "{detail}");
     resolution["definitions"] = json!({"population": "without Transnistria"});
     assert_eq!(post(control, &resolve, &resolution).await.status, 200);
@@ -337,10 +337,10 @@ async fn what_a_person_decides_is_told_by_the_definition_that_they_meant() {
     }
 }
 
-/// The workflow `population-latest`, which takes the most recent source, asked as of the day after the United Nations'
-/// release of 2019. The later releases of the World Bank are ingested, and no answer sees them.
+/// Tests the workflow `population-latest`, which selects the most recent source, as of the day after the United
+/// Nations' release of 2019. The later releases of the World Bank are ingested, but must not affect any answer.
 #[tokio::test]
-#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
+#[ignore = "needs real data: ORACLED_GROUND_DATA names the folder"]
 async fn most_recent_source_of_2019_in_real_data_is_the_newest_release_of_then() {
     const AS_OF: &str = "2019-07-01";
     let folder = env::var_os("ORACLED_GROUND_DATA").map(PathBuf::from);

@@ -1,5 +1,5 @@
-//! Keys of live sources end to end: by which algorithms answers count, which keys are taken, and what becomes of a key's word
-//! once the key is gone (RFC-0002, Part II, "Oracle Integrity Requirements").
+//! Keys of live sources end to end: accepted algorithms, valid keys, and the removal of a key (RFC-0002, Part II,
+//! "Oracle Integrity Requirements").
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -38,14 +38,14 @@ const RSA_DQ: &str = "h_96-mK1R_7glhsum81dZxjTnYynPbZpHziZjeeHcXYsXaaMwkOlODsWa7
 const RSA_QI: &str = "IYd7DHOhrWvxkwPQsRM2tOgrjbcrfvtQJipd-DlcxyVuuM9sQLdgjVk2oy26F0EmpScGLq2MowX7fhd_QJQ3ydy5cY\
                       7YIBi87w93IKLEdfnbJtoOPLUW0ITrJReOgo1cq9SbsxYawBgfp_gh6A5603k2-ZQwVK0JKSHuLFkuQ3U";
 
-/// What signs.
+/// Returns the signature of its argument.
 type Sign = Box<dyn Fn(&[u8]) -> Vec<u8> + Send>;
 
 fn bytes(text: &str) -> Vec<u8> {
     URL_SAFE_NO_PAD.decode(text).expect("it is base64url")
 }
 
-/// The key of P-256 as a document has it, and what signs by it.
+/// The P-256 key as a JWK, and its signing function.
 fn ec() -> (Value, Sign) {
     let random = SystemRandom::new();
     let point = [vec![4], bytes(EC_X), bytes(EC_Y)].concat();
@@ -55,12 +55,12 @@ fn ec() -> (Value, Sign) {
         &point,
         &random,
     );
-    let pair = pair.expect("they belong together");
+    let pair = pair.expect("they match");
     let sign = move |input: &[u8]| pair.sign(&random, input).expect("it signs").as_ref().to_vec();
     (json!({"kid": "key", "kty": "EC", "crv": "P-256", "x": EC_X, "y": EC_Y}), Box::new(sign))
 }
 
-/// The same of RSA.
+/// The RSA key as a JWK, and its signing function.
 fn rsa() -> (Value, Sign) {
     let components = KeyPairComponents {
         public_key: PublicKeyComponents { n: bytes(RSA_N), e: bytes("AQAB") },
@@ -71,7 +71,7 @@ fn rsa() -> (Value, Sign) {
         dQ: bytes(RSA_DQ),
         qInv: bytes(RSA_QI),
     };
-    let pair = RsaKeyPair::from_components(&components).expect("they belong together");
+    let pair = RsaKeyPair::from_components(&components).expect("they match");
     let sign = move |input: &[u8]| {
         let mut signature = vec![0; pair.public().modulus_len()];
         pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), input, &mut signature).expect("it signs");
@@ -108,14 +108,14 @@ async fn p256_and_rsa_signatures_count_and_altered_bytes_do_not() {
             let mut parts: Vec<_> = good.split('.').map(bytes).collect();
             // a digit of the number, or the middle of the signature
             let middle = parts[2].len() / 2;
-            let place = if part == 1 { number(&parts[1]).expect("it is said") } else { middle };
+            let place = if part == 1 { number(&parts[1]).expect("the body has the number") } else { middle };
             parts[part][place] ^= 1;
             let altered: Vec<_> = parts.iter().map(|part| URL_SAFE_NO_PAD.encode(part)).collect();
             office.says(whole("", &altered.join(".")));
             refused(&daemon, &world, "signature").await;
         }
         office.says(whole("", &token(HONEST)));
-        assert_eq!(told(&verified(&daemon).await), HONEST, "{alg}: it is taken again");
+        assert_eq!(told(&verified(&daemon).await), HONEST, "{alg}: an unaltered answer is accepted again");
     }
 }
 
@@ -131,7 +131,7 @@ async fn adapter_with_an_unusable_public_key_is_not_registered() {
     (p256["kid"], p256["y"]) = (json!("off"), json!(EC_X));
     for (bad, told) in [
         (ed25519, "key `neutral`: its `x` is a point of small order, "),
-        (p256, "key `off`: its `x` and `y` are no point of P-256; allowed: "),
+        (p256, "key `off`: its `x` and `y` are not a point of P-256; allowed: "),
     ] {
         let policy = signed_by(json!({"method": "jws", "keys": [good, bad]}));
         let document = adapter_of("office", &office.endpoint(), policy);
@@ -139,7 +139,7 @@ async fn adapter_with_an_unusable_public_key_is_not_registered() {
         let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
         assert!(detail.contains("`signature.keys`: ") && detail.contains(told), "{detail}");
     }
-    // and the source goes on by the keys that it had
+    // the source continues with its previous keys
     census(&daemon, &["office"], json!({})).await;
     let (pair, _) = key(7, "good");
     office.says(signed(&pair, "good", HONEST, seconds_ago(1)));
@@ -163,14 +163,14 @@ async fn added_key_counts_beside_the_old_one_until_the_old_one_is_removed() {
         assert_eq!(evidence["record"]["signature_info"]["signed_by"], kid);
     };
     taken(&old, "2025", 60).await;
-    // a word by a key that is none of its own is not taken, and hides behind nothing that is kept
+    // an answer with an unregistered key is rejected, and no cached answer replaces it
     office.says(signed(&new, "2026", POISON, seconds_ago(55)));
     refused(&daemon, &world, "signature").await;
     adapt(&daemon, "office", &office.endpoint(), by_header(&[&old_key, &new_key])).await;
     taken(&new, "2026", 50).await;
     taken(&old, "2025", 45).await;
 
-    // too long for whoever waits, so that it is not asked again
+    // longer than the caller waits, so the source is not called again
     office.says(empty("503 Service Unavailable", "retry-after: 60\r\n"));
     let kept = verified(&daemon).await;
     assert_eq!((told(&kept), &kept["candidates"][0]["stale"]), (&json!(HONEST), &json!(true)));

@@ -1,4 +1,4 @@
-//! Live sources end to end: what a daemon believes of what they answer over real connections, and that nothing else reaches an
+//! Live sources end to end: which answers over real connections are accepted, and that no other value reaches an
 //! authoritative envelope (RFC-0002, Part II, "Failure Modes", "Oracle Integrity Requirements").
 
 use jiff::Timestamp;
@@ -63,11 +63,11 @@ async fn signed_answers_count_by_their_sources_keys_after_a_key_change() {
     assert_eq!(told(&verified(&daemon).await), HONEST);
     office.says(token(&old, POISON, seconds_ago(1)));
     let envelope = verified(&daemon).await;
-    assert_eq!(envelope["kind"], "blocked", "the key that went signs no more: {envelope}");
+    assert_eq!(envelope["kind"], "blocked", "a removed key is not accepted: {envelope}");
 }
 
 #[tokio::test]
-async fn nothing_that_is_poisoned_on_the_way_is_told_and_the_log_says_so() {
+async fn wrong_redirected_or_unreadable_answer_is_refused_and_logged() {
     let (office, elsewhere) = (Office::start().await, Office::start().await);
     elsewhere.says(people(POISON));
     let world = World::with_config(LOCAL);
@@ -87,11 +87,11 @@ async fn nothing_that_is_poisoned_on_the_way_is_told_and_the_log_says_so() {
         office.says(answer);
         refused(&daemon, &world, why).await;
     }
-    assert!(elsewhere.heads().is_empty(), "nobody else is asked");
+    assert!(elsewhere.heads().is_empty(), "no other server is called");
 }
 
 #[tokio::test]
-async fn what_somebody_else_has_signed_or_what_was_said_before_is_not_taken() {
+async fn forged_or_replayed_answer_is_refused() {
     let office = Office::start().await;
     let world = World::with_config(LOCAL);
     let daemon = world.serve().await;
@@ -104,7 +104,7 @@ async fn what_somebody_else_has_signed_or_what_was_said_before_is_not_taken() {
     assert_eq!(told(&verified(&daemon).await), HONEST);
     office.says(signed(&forger, "k", POISON, seconds_ago(50)));
     refused(&daemon, &world, "signature").await;
-    // one that jumps away is no answer to hold others against, and yet the source has said it
+    // a value that deviates too far becomes no baseline, but counts as the source's last answer
     office.says(signed(&pair, "k", POISON, seconds_ago(40)));
     assert_eq!(verified(&daemon).await["kind"], "human_review");
     office.says(first);
@@ -112,11 +112,11 @@ async fn what_somebody_else_has_signed_or_what_was_said_before_is_not_taken() {
     office.says(signed(&pair, "k", HONEST, seconds_ago(50)));
     refused(&daemon, &world, "replay").await;
     office.says(signed(&pair, "k", HONEST, seconds_ago(30)));
-    assert_eq!(told(&verified(&daemon).await), HONEST, "what is newer counts, held against what was honest");
+    assert_eq!(told(&verified(&daemon).await), HONEST, "a newer answer is compared with the last honest one");
 }
 
 #[tokio::test]
-async fn an_answer_to_another_question_is_none() {
+async fn answer_with_the_nonce_of_another_request_is_refused() {
     let office = Office::start().await;
     let world = World::with_config(LOCAL);
     let daemon = world.serve().await;
@@ -149,7 +149,7 @@ async fn untrusted_source_has_no_effect_and_registered_deviation_is_reviewed() {
     office.says(people(POISON));
     let envelope = verified(&daemon).await;
     assert_eq!((&envelope["kind"], &envelope["reasons"]), (&json!("human_review"), &json!(["deviation"])));
-    let jump = format!("it was {HONEST} and is {POISON}, more than 0.5 of it apart");
+    let jump = format!("it was {HONEST} and is {POISON}; the difference exceeds 0.5 of it");
     assert_eq!(envelope["candidates"][1]["deviations"], json!({"population": jump}));
     assert!(envelope["axes"]["population"].get("value").is_none(), "{envelope}");
 }
@@ -173,8 +173,9 @@ async fn kept_answer_of_a_dead_source_is_served_in_tolerance_over_a_restart() {
     assert_eq!(asked(&daemon, &world, &served, "office").await["stale_data_used"], true);
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
-    // before anybody has asked it since
-    eventually("it is watched", async || watched(&world).await.contains("source:office")).await;
+    // the circuit is listed after a restart, before the first call
+    eventually("the source's circuit is listed", async || watched(&world).await.contains("source:office"))
+        .await;
     let metrics = get(&mut daemon.routes().await, "/metrics").await;
     assert!(String::from_utf8_lossy(&metrics.body).contains("source:office"), "{metrics:?}");
     for _ in 0..3 {
@@ -195,15 +196,15 @@ async fn circuit_of_a_dead_source_opens_and_closes_under_its_name() {
     let daemon = world.serve().await;
     source(&daemon, "office", "primary", &office.endpoint(), json!({})).await;
     census(&daemon, &["office"], json!({})).await;
-    // too long for whoever waits, so that it is not asked again
+    // longer than the caller waits, so the source is not called again
     office.says(empty("503 Service Unavailable", "retry-after: 60\r\n"));
     for failures in 1..=2 {
         let envelope = verified(&daemon).await;
         assert_eq!(envelope["candidates"][0]["outcome"], "failed", "{envelope}");
         assert_eq!(office.heads().len(), failures);
     }
-    // one call is let through whenever its time has passed, and that opens it again
-    eventually("it is left alone", async || {
+    // one call is permitted after each reset time, and its failure opens the circuit again
+    eventually("the circuit is open", async || {
         let before = office.heads().len();
         let envelope = verified(&daemon).await;
         assert_eq!(
@@ -218,8 +219,10 @@ async fn circuit_of_a_dead_source_opens_and_closes_under_its_name() {
     .await;
 
     office.says(people(HONEST));
-    eventually("it is asked again", async || verified(&daemon).await["kind"] == "authoritative").await;
-    eventually("it is closed", async || of_office(&watched(&world).await).contains(" healthy ")).await;
+    eventually("the source is called again", async || verified(&daemon).await["kind"] == "authoritative")
+        .await;
+    eventually("the circuit is closed", async || of_office(&watched(&world).await).contains(" healthy "))
+        .await;
     assert_eq!(told(&verified(&daemon).await), HONEST);
     let changes = log(&mut daemon.control().await, "event=oracle_health_changed&limit=1000").await;
     assert!(changes.iter().all(|change| change["oracle_id"] == "source:office"), "{changes:?}");
@@ -227,7 +230,7 @@ async fn circuit_of_a_dead_source_opens_and_closes_under_its_name() {
     assert!(to.starts_with(&["degraded", "circuit_open"]) && to.last() == Some(&"healthy"), "{to:?}");
 }
 
-/// What of it is about the office.
+/// The lines about the office.
 fn of_office(health: &str) -> String {
     health.lines().filter(|line| line.contains("source:office")).collect()
 }

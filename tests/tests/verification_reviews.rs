@@ -1,4 +1,4 @@
-//! What persons decide, and what was decided over what: the administrators' side of verification.
+//! Reviews and decisions on the administrators' socket.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -11,7 +11,7 @@ use oracled_tests::verification::{offices, register, several_years, workflow};
 use oracled_tests::{World, at, document, get, log, post, problem, whole_log};
 use serde_json::{Value, json};
 
-/// Two offices of one tier that disagree on Aruba in 1960, and two workflows over them.
+/// Two sources of the same tier that disagree on Aruba in 1960, and two workflows over them.
 async fn two_that_disagree(daemon: &oracled_tests::Daemon<'_>) {
     offices(daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
     for workflow_id in ["census", "other"] {
@@ -37,14 +37,14 @@ fn resolution(value: &str) -> Value {
 }
 
 #[tokio::test]
-async fn review_is_listed_with_all_answers_and_its_resolution_stands() {
+async fn review_is_listed_with_all_answers_and_its_resolution_applies() {
     let world = World::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     assert_eq!(document(&get(control, "/v1/reviews").await), json!({"items": [], "next": null}));
     let disputed = verified(routes, "census").await;
-    let id = disputed["review_id"].as_str().expect("a person decides");
+    let id = disputed["review_id"].as_str().expect("a review is open");
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
     let listed = document(&get(control, "/v1/reviews").await);
     assert_eq!(listed["next"], json!(null));
@@ -78,19 +78,23 @@ async fn review_is_listed_with_all_answers_and_its_resolution_stands() {
     let settled = verified(routes, "census").await;
     let axis = &settled["axes"]["population"];
     assert_eq!((&axis["value"], &axis["basis"]), (&json!("54300"), &json!("human_lock")), "{settled}");
-    assert_eq!(verified(routes, "other").await["kind"], "human_review", "it holds in its workflow alone");
+    assert_eq!(
+        verified(routes, "other").await["kind"],
+        "human_review",
+        "the resolution applies only to its workflow"
+    );
     let entry = &log(control, "event=review_resolved").await[0];
     assert_eq!((&entry["review_id"], &entry["peer"]["pid"]), (&json!(id), &json!(std::process::id())));
 }
 
 #[tokio::test]
-async fn what_was_decided_is_taken_back_and_the_next_question_is_decided_anew() {
+async fn revoked_resolution_no_longer_applies() {
     let world = World::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let disputed = verified(routes, "census").await;
-    let id = disputed["review_id"].as_str().expect("a person decides");
+    let id = disputed["review_id"].as_str().expect("a review is open");
     let path = format!("/v1/reviews/{id}");
     let revoke = format!("{path}/revoke");
     let reason = json!({"reason": "misread"});
@@ -114,17 +118,17 @@ async fn what_was_decided_is_taken_back_and_the_next_question_is_decided_anew() 
 
     let again = verified(routes, "census").await;
     assert_eq!(again["kind"], "human_review");
-    assert_ne!(again["review_id"], id, "it is before a person once more");
+    assert_ne!(again["review_id"], id, "a new review is open");
 }
 
 #[tokio::test]
-async fn what_need_not_be_decided_is_dismissed_and_waits_for_nobody_any_more() {
+async fn dismissed_review_is_closed_and_the_next_dispute_opens_another() {
     let world = World::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let id = verified(routes, "census").await["review_id"].clone();
-    let path = format!("/v1/reviews/{}", id.as_str().expect("a person decides"));
+    let path = format!("/v1/reviews/{}", id.as_str().expect("a review is open"));
     let (dismiss, reason) = (format!("{path}/dismiss"), json!({"reason": "nobody has to"}));
     problem(&post(control, "/v1/reviews/no-such/dismiss", &reason).await, 404, "review_unknown");
     problem(&post(control, &dismiss, &json!({"reason": " "})).await, 400, "invalid_resolution");
@@ -163,8 +167,8 @@ async fn what_need_not_be_decided_is_dismissed_and_waits_for_nobody_any_more() {
 
     let again = verified(routes, "census").await;
     assert_eq!(again["kind"], "human_review");
-    let further = again["review_id"].as_str().expect("a person decides");
-    assert_ne!(json!(further), id, "it is before a person once more");
+    let further = again["review_id"].as_str().expect("a review is open");
+    assert_ne!(json!(further), id, "a new review is open");
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
     let path = format!("/v1/reviews/{further}");
     assert_eq!(post(control, &format!("{path}/resolve"), &resolution("54300")).await.status, 200);
@@ -173,24 +177,24 @@ async fn what_need_not_be_decided_is_dismissed_and_waits_for_nobody_any_more() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_decided_changes_nothing() {
+async fn invalid_resolution_changes_nothing() {
     let world = World::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let id = verified(routes, "census").await["review_id"].clone();
-    let path = format!("/v1/reviews/{}/resolve", id.as_str().expect("a person decides"));
+    let path = format!("/v1/reviews/{}/resolve", id.as_str().expect("a review is open"));
     let before = whole_log(control).await.len();
     let with = |place: &str, value: Value| {
         let mut resolution = resolution("54300");
-        *resolution.pointer_mut(place).expect("it is there") = value;
+        *resolution.pointer_mut(place).expect("it exists") = value;
         resolution
     };
     for (resolution, told) in [
         (with("/values", json!({})), "`values` names "),
         (with("/values", json!({"population": "1", "area_name": "x"})), "area_name"),
         (with("/values/population", json!("many")), "`values.population`: "),
-        (with("/own_value", json!(false)), "nobody says 54300; what was said: 54208, 54608"),
+        (with("/own_value", json!(false)), "no candidate or claim has 54300; they have: 54208, 54608"),
         (with("/reason", json!("  ")), "`reason`"),
         (with("/valid_for_seconds", json!(0)), "`valid_for_seconds` is 0"),
     ] {
@@ -211,7 +215,7 @@ async fn what_cannot_be_decided_changes_nothing() {
 }
 
 #[tokio::test]
-async fn reviews_are_listed_page_by_page_the_newest_first_and_by_workflow() {
+async fn reviews_are_listed_newest_first_in_pages_and_by_workflow() {
     let world = World::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
@@ -222,7 +226,7 @@ async fn reviews_are_listed_page_by_page_the_newest_first_and_by_workflow() {
     for year in years {
         for workflow in ["census", "other"] {
             let envelope = verified_of(routes, workflow, year).await;
-            opened.push((workflow, envelope["review_id"].as_str().expect("a person decides").to_owned()));
+            opened.push((workflow, envelope["review_id"].as_str().expect("a review is open").to_owned()));
         }
     }
     opened.reverse();
@@ -251,7 +255,8 @@ async fn reviews_are_listed_page_by_page_the_newest_first_and_by_workflow() {
     );
 }
 
-/// The envelope that a version with other words would have told over `inputs`, with its digest.
+/// An envelope with other warnings for the same `inputs`, as another version of oracled could have returned, with its
+/// digest.
 fn in_other_words(inputs: &Inputs) -> (Box<Envelope>, Sha256Hex) {
     let mut envelope = serde_json::to_value(decide(inputs)).expect("it is one");
     let mut set = |name: &str, value| {
@@ -298,7 +303,7 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
                 None,
                 EventKind::VerificationDecided(entry),
             ))])
-            .expect("it is taken");
+            .expect("it is accepted");
         assert!(committed.iter().all(Result::is_ok), "{committed:?}");
     }
     drop((journal, store));
@@ -318,7 +323,7 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
     let told = String::from_utf8(explained.stdout).expect("it is text");
     assert_eq!(explained.status.code(), Some(1), "{told}");
     assert!(
-        told.contains("as it was told then; the daemon, as it is now, comes to another envelope"),
+        told.contains("as it was returned then; this version of the daemon makes another envelope"),
         "{told}"
     );
 }

@@ -1,4 +1,4 @@
-//! `/v1/verify` from outside: envelopes of each kind, and what is refused.
+//! `/v1/verify`: envelopes of each kind, and refused requests.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -41,7 +41,7 @@ async fn envelope_is_returned_from_the_log_byte_for_byte() {
     assert_eq!(axis["evidence"].as_array().map(Vec::len), Some(2));
     assert!(header(&answer, "location").is_none() && header(&answer, "retry-after").is_none());
     let canonical = serde_json::to_vec(&envelope).expect("it is JSON");
-    assert_eq!(answer.body, canonical, "members in their order, and no white space");
+    assert_eq!(answer.body, canonical, "members in order, without white space");
 
     let id = envelope["execution_id"].as_str().expect("it has one");
     let again = get(routes, &format!("/v1/verify/{id}")).await;
@@ -53,7 +53,7 @@ async fn envelope_is_returned_from_the_log_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn an_envelope_without_values_is_no_error_and_says_when_to_ask_again() {
+async fn envelope_without_values_is_a_success() {
     let world = World::default();
     let budget = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "NON_AUTHORITATIVE_ONLY", "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"}});
     let daemon = world.serve().await;
@@ -97,7 +97,7 @@ async fn delayed_answer_is_provisional_first_and_found_under_the_same_id() {
     let routes = &mut daemon.routes().await;
     let promised = verify(routes, "census").await;
     assert_eq!((promised.status.as_u16(), at(&promised, "/kind")), (202, json!("provisional")));
-    let place = header(&promised, "location").expect("it says where").to_owned();
+    let place = header(&promised, "location").expect("it has a location").to_owned();
     assert_eq!(json!(place.strip_prefix("/v1/verify/")), at(&promised, "/execution_id"));
     eventually("the decision is taken", async || get(routes, &place).await.status == 200).await;
     let decided = get(routes, &place).await;
@@ -109,7 +109,7 @@ async fn delayed_answer_is_provisional_first_and_found_under_the_same_id() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_an_error_with_its_place() {
+async fn invalid_verify_request_is_refused_with_its_field() {
     let world = World::default();
     let daemon = world.serve().await;
     offices(&daemon, &[("office-a", "primary", "54208")]).await;
@@ -136,7 +136,7 @@ async fn what_cannot_be_meant_is_an_error_with_its_place() {
         ),
     ] {
         let problem = problem(&post(routes, "/v1/verify", &request).await, 400, "invalid_verification");
-        let detail = problem["detail"].as_str().expect("it says why");
+        let detail = problem["detail"].as_str().expect("it has a detail");
         assert!(detail.contains(told), "{told}: {detail}");
     }
     for field in ["known_at", "point_in_time"] {
@@ -146,12 +146,12 @@ async fn what_cannot_be_meant_is_an_error_with_its_place() {
     for (text, told) in [
         (with("axis", json!(1)).to_string(), "axis: unknown field `axis`"),
         (with("point_in_time", json!("yesterday")).to_string(), "point_in_time: "),
-        (r#"{"workflow": "census", "where": {"area": "ABW", "area": "AFG", "year": 1960}, "axes": ["population"]}"#.into(), "where: the name `area` stands twice"),
+        (r#"{"workflow": "census", "where": {"area": "ABW", "area": "AFG", "year": 1960}, "axes": ["population"]}"#.into(), "where: the name `area` occurs twice"),
         (r#"["census", {"area": "ABW", "year": 1960}, ["population"]]"#.into(), "an object, not an array"),
     ] {
         let answer = routes.call(Method::POST, "/v1/verify", Some(Bytes::from(text))).await;
         let problem = problem(&answer.expect("it answers"), 400, "invalid_request");
-        let detail = problem["detail"].as_str().expect("it says why");
+        let detail = problem["detail"].as_str().expect("it has a detail");
         assert!(detail.contains(told), "{told}: {detail}");
     }
     problem(&post(routes, "/v1/verify", &asked("no-such")).await, 404, "workflow_unknown");
@@ -162,10 +162,10 @@ async fn what_cannot_be_meant_is_an_error_with_its_place() {
     assert!(decided.is_empty(), "{decided:?}");
 }
 
-/// An address at which connections are taken, and nothing is ever answered.
+/// Address of a server that accepts connections and never answers.
 async fn silent() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-    let address = listener.local_addr().expect("the system tells");
+    let address = listener.local_addr().expect("the system reports it");
     tokio::spawn(async move {
         let mut taken = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
@@ -194,7 +194,7 @@ async fn source_that_never_answers_yields_an_envelope_before_the_request_ends() 
         assert_eq!(answer.status, 200, "{path}: {}", oracled_tests::document(&answer));
     }
     ground::approve(control, "world-bank-live").await;
-    // by its own times the workflow would wait for a minute
+    // by its own time limits, the workflow would wait for a minute
     let patient = json!({
         "oracle_latency": {"soft_timeout_ms": 1000, "hard_timeout_ms": 60_000, "on_timeout": "FAIL_CLOSED_BLOCK"},
         "authority_latency": {"authority_latency_budget_ms": 60_000, "enforcement_mode": "INLINE",
@@ -205,7 +205,7 @@ async fn source_that_never_answers_yields_an_envelope_before_the_request_ends() 
     let envelope = document(&told);
     assert_eq!((told.status.as_u16(), &envelope["kind"]), (200, &json!("blocked")), "{envelope}");
     assert_eq!(envelope["candidates"][0]["outcome"], "timed_out");
-    let after_ms = envelope["retry"]["after_ms"].as_u64().expect("it says when to ask again");
+    let after_ms = envelope["retry"]["after_ms"].as_u64().expect("it has a retry time");
     assert_eq!(header(&told, "retry-after"), Some(after_ms.div_ceil(1000).to_string().as_str()));
     let id = envelope["execution_id"].as_str().expect("it has one");
     assert_eq!(get(&mut daemon.routes().await, &format!("/v1/verify/{id}")).await.body, told.body);

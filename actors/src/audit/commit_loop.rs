@@ -1,16 +1,16 @@
-//! The commit loop: read, decide, commit. If a row has changed meanwhile, read and decide again.
+//! The commit loop: read, decide, commit. If a row has changed meanwhile, the loop starts again.
 
 use crate::audit::logger::{CommitError, Log};
 use oracled_store::{Receipt, Record};
 
-/// The most times that one decision is made.
+/// The most attempts for one decision.
 const ATTEMPTS_MAX: usize = 8;
 
 /// The result of a decision.
 pub enum Decided<T> {
-    /// Nothing is to be committed.
+    /// There is nothing to commit.
     Already(T),
-    /// The record is to be committed.
+    /// The record must be committed.
     Change(T, Record),
 }
 

@@ -1,5 +1,5 @@
-//! Where an audit entry goes that the journal does not take: to the service log, whole, as one marked line
-//! (seed: `tmm-crosscheck`, failure mode "oracle_log.jsonl write fails").
+//! The fallback for audit entries that the journal rejects: each goes to the service log as one marked line (seed:
+//! `tmm-crosscheck`, failure mode "oracle_log.jsonl write fails").
 
 use oracled_domain::{Caller, Event};
 use oracled_store::Record;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 /// Writes one line to the service log.
 type WriteLine = dyn Fn(&str) + Send + Sync;
 
-/// The service log's last resort.
+/// The writer of the fallback lines.
 #[derive(Clone)]
 pub struct Fallback(Arc<WriteLine>);
 
-/// The line: an entry, marked, with the reason.
+/// One line: the marker, the cause and the entry.
 #[derive(Serialize)]
 struct Line<'e> {
     log_fallback: bool,
-    /// Not `cause`, which some entries have of their own.
+    /// Not named `cause`, because some entries have a field `cause`.
     fallback_cause: &'e str,
     #[serde(flatten)]
     entry: &'e Event,
@@ -31,17 +31,17 @@ impl Fallback {
     #[must_use]
     pub fn stderr() -> Self {
         use std::io::Write;
-        // eprintln! panics where standard error is closed, and there is no other place left to tell it
+        // eprintln! panics if standard error is closed, and there is nowhere else to report that
         Self::new(|line| drop(writeln!(std::io::stderr(), "{line}")))
     }
 
-    /// Lines go to `write`.
+    /// Passes each line to `write`.
     #[must_use]
     pub fn new(write: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(write))
     }
 
-    /// Writes those events of `record` that have happened although they were not committed, and returns their number.
+    /// Writes the events of `record` that have happened although the commit failed. Returns their number.
     pub(crate) fn write(&self, record: &Record, cause: &str) -> u64 {
         let mut entries = 0;
         for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| !event.kind.needs_commit())

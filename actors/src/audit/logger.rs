@@ -1,7 +1,7 @@
 //! The logger: the only writer to disk.
 //!
-//! It has a thread of its own, since it blocks on the disk. Records that arrive while one group is being synced
-//! wait in the mailbox and make the next group: the more there are, the fewer syncs each of them costs.
+//! It blocks on the disk, so it has its own thread. Records that arrive during a sync wait in the mailbox and form the
+//! next group. The more records wait, the fewer syncs each one costs.
 
 mod handle;
 mod patience;
@@ -24,48 +24,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
-/// The most records that are made durable at once.
+/// The most records in one commit.
 const GROUP_MAX: usize = 512;
-/// How often the mirror and the high-water mark are synced, and a failed journal is tried again.
+/// Interval between syncs of the mirror and the high-water mark, and between attempts to reopen a failed journal.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Why a record was not committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
-    /// A row it relied on was changed meanwhile; nothing was written.
+    /// A row that the record depends on was changed meanwhile; nothing was written.
     #[error("{0:?} was changed meanwhile")]
     Stale(RowKey),
-    /// The disk does not take it, or the logger failed over it: nothing may be delivered.
+    /// The disk rejects the record, or the logger panicked while it was committing. Nothing may be delivered.
     #[error("the log cannot be written: {0}")]
     Unavailable(String),
 }
 
-/// How the journal is doing, for whoever watches.
+/// The state of the journal, for monitoring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct JournalReport {
-    /// What it holds.
+    /// Numbers of stored entries and rows.
     #[serde(skip)]
     pub counts: Counts,
-    /// Why it takes no records now, and since when.
+    /// Why the journal rejects all records now, and since when.
     pub failure: Option<(String, Timestamp)>,
-    /// Why it takes no new work now, for lack of free space, and since when; it takes other records.
+    /// Why the journal rejects new work now (too little free space), and since when. It accepts other records.
     pub low_space: Option<(String, Timestamp)>,
-    /// Why `oracle_log.jsonl` lags behind it.
+    /// Why `oracle_log.jsonl` lags behind the journal.
     pub mirror_lag: Option<String>,
-    /// How many entries went to the service log instead.
+    /// Number of entries that went to the service log instead.
     pub fallback_entries: u64,
 }
 
-/// The actor.
+/// The actor that owns the journal.
 #[derive(Debug)]
 pub struct Logger {
-    /// Gone once the logger is closed.
+    /// `None` after the logger was closed.
     journal: Option<Journal>,
     pending: Vec<Pending>,
     failed_at: Option<Timestamp>,
     low_space: Option<(String, Timestamp)>,
     report: watch::Sender<JournalReport>,
-    /// Told when the store cannot be trusted any more.
+    /// Gets the reason when the store can no longer be trusted.
     abandon: watch::Sender<Option<String>>,
     fallback_entries: Arc<AtomicU64>,
     clock: Clock,
@@ -83,17 +83,17 @@ struct Pending {
 #[rtype(result = "Result<Receipt, CommitError>")]
 struct Commit(Arc<Record>);
 
-/// Opens `oracle_log.jsonl` anew after a rotation.
+/// Reopens `oracle_log.jsonl` after a rotation.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), String>")]
 struct ReopenMirror;
 
-/// Notes that the store was found damaged, for the next start to look at all of it.
+/// Notes that the store is damaged, so that the next start checks all of it.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), String>")]
 struct Doubt;
 
-/// Puts everything on the disk and takes no more.
+/// Writes everything to the disk and closes the journal.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Close;
@@ -112,7 +112,7 @@ impl Logger {
         Self { journal, pending, failed_at, low_space, report, abandon, fallback_entries, clock, metrics }
     }
 
-    /// Commits what is pending, as one group or as many as it takes.
+    /// Commits all pending records, in one or more groups.
     fn flush(&mut self) {
         while !self.pending.is_empty() {
             let rest = self.pending.split_off(self.pending.len().min(GROUP_MAX));
@@ -124,7 +124,7 @@ impl Logger {
         self.publish();
     }
 
-    /// Commits as much of a group as the journal takes at once, and hands back the rest.
+    /// Commits as many records of a group as the journal accepts at once. Returns the rest.
     fn commit(&mut self, mut group: Vec<Pending>) -> Vec<Pending> {
         let Some(journal) = &mut self.journal else {
             for Pending { reply, .. } in group {
@@ -143,12 +143,12 @@ impl Logger {
                     .observe(f64::from(u32::try_from(outcomes.len()).unwrap_or(u32::MAX)));
                 self.metrics.committed_records.inc_by(outcomes.len() as u64);
                 for (Pending { reply, .. }, outcome) in group.into_iter().zip(outcomes) {
-                    // the asker may be gone; what it asked for is done all the same
+                    // the caller may no longer wait; the record is committed anyway
                     drop(reply.send(outcome.map_err(CommitError::from)));
                 }
                 return rest;
             }
-            // one record may be too large for the room that is left: the others need not wait for that
+            // one record may be too large for the free space: the others must not fail with it
             Err(_) if journal.failure().is_none() && records.len() > 1 => {
                 for pending in group {
                     self.commit(vec![pending]);
@@ -167,7 +167,7 @@ impl Logger {
     fn failed(&mut self, error: &StoreError) {
         let takes_others = self.journal.as_ref().is_some_and(|journal| journal.failure().is_none());
         if self.failed_at.is_none() && !takes_others {
-            tracing::error!(%error, "the journal takes no more entries");
+            tracing::error!(%error, "the journal failed: no entries can be committed");
             self.failed_at = Some(self.clock.now());
         }
     }
@@ -179,7 +179,7 @@ impl Logger {
         self.check_space();
         if let Some(journal) = &mut self.journal {
             journal.settle();
-            // it may have failed to reopen the database
+            // reopening the database may have failed
             if let Some(cause) = journal.failure().map(String::from) {
                 self.failed(&StoreError::Unavailable { cause });
             }
@@ -187,18 +187,18 @@ impl Logger {
         self.publish();
     }
 
-    /// Checks whether new work is taken; once it is again, an entry says how long it was not.
+    /// Checks whether there is space for new work. Once there is again, an entry with the duration is logged.
     fn check_space(&mut self) {
         let Some(journal) = &mut self.journal else { return };
         let now = self.clock.now();
         match (journal.low_space(), self.low_space.take()) {
             (Some(cause), None) => {
-                tracing::error!(cause, "no new work is taken: too little disk space is free");
+                tracing::error!(cause, "new work is rejected: too little free disk space");
                 self.low_space = Some((cause, now));
             }
             (Some(cause), Some((_, since))) => self.low_space = Some((cause, since)),
             (None, Some((cause, failed_at))) if self.failed_at.is_none() => {
-                tracing::info!("new work is taken again: enough disk space is free");
+                tracing::info!("new work is accepted again: enough free disk space");
                 self.log_recovery(cause, failed_at);
             }
             (None, _) => {}
@@ -217,7 +217,7 @@ impl Logger {
         }
     }
 
-    /// Tries to write again; the log itself then tells of the gap.
+    /// Reopens the journal and logs the gap.
     fn recover(&mut self) {
         let (Some(journal), Some(failed_at)) = (&mut self.journal, self.failed_at) else { return };
         let cause = journal.failure().unwrap_or_default().to_owned();
@@ -228,14 +228,14 @@ impl Logger {
         let tried = journal.recover().and_then(|()| journal.commit(&[Record::from(recovered)]));
         match tried {
             Ok(_) => {
-                tracing::info!(fallback_entries, "the journal takes entries again");
+                tracing::info!(fallback_entries, "the journal accepts entries again");
                 self.failed_at = None;
                 self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
             }
             Err(error @ (StoreError::Unavailable { .. } | StoreError::Io { .. })) => {
                 tracing::debug!(%error, "the journal is still unavailable");
             }
-            // what was opened again is not what was promised: nothing of it must be served
+            // the reopened store lacks acknowledged data: none of it may be served
             Err(error) => drop(self.abandon.send_replace(Some(error.to_string()))),
         }
     }
@@ -268,7 +268,7 @@ impl From<Refused> for CommitError {
 }
 
 impl JournalReport {
-    /// Why no new work is taken, and since when.
+    /// Why new work is rejected, and since when.
     #[must_use]
     pub const fn takes_no_work(&self) -> Option<&(String, Timestamp)> {
         match &self.failure {
@@ -290,7 +290,7 @@ impl Actor for Logger {
 
 impl actix::Supervised for Logger {
     fn restarting(&mut self, _: &mut Context<Self>) {
-        // whoever waits for these is told that they failed
+        // each dropped reply makes the call of its record fail
         self.pending.clear();
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.distrust()
@@ -307,13 +307,13 @@ impl Handler<Commit> for Logger {
         let (reply, outcome) = oneshot::channel();
         self.pending.push(Pending { record, reply });
         if self.pending.len() == 1 {
-            // actix polls this behind the whole mailbox, so that all that waits there joins the group
+            // actix polls this after the whole mailbox, so all waiting records join the group
             ctx.spawn(async {}.into_actor(self).map(|(), logger, _| logger.flush()));
         }
         Box::pin(async move {
-            outcome
-                .await
-                .unwrap_or_else(|_| Err(CommitError::Unavailable("the logger failed over it".into())))
+            outcome.await.unwrap_or_else(|_| {
+                Err(CommitError::Unavailable("the logger panicked during the commit".into()))
+            })
         })
     }
 }

@@ -1,7 +1,8 @@
-//! Ingestion: how a source's payload becomes records (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline").
+//! Ingestion: turns the payload of a source into records (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline").
 //!
-//! A run is a task of its own, one a source at a time and so many at once. Its payload is in the archive before it begins,
-//! so that a run that was cut short goes on from there at the next start; what it has written by then counts for nothing.
+//! Each run is its own task. A source has at most one run at a time, and the number of all runs is limited. The payload
+//! is archived before its run begins, so the next start can repeat an interrupted run. Files that the interrupted run
+//! wrote are discarded.
 
 mod archiving;
 mod coverage;
@@ -47,64 +48,64 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Schedules are looked at so often; they are to the minute.
+/// Interval between checks of the schedules, whose resolution is 1 minute.
 const SCHEDULES_LOOKED_AT: Duration = Duration::from_secs(5);
 
-/// What is configured.
+/// The configuration of ingestion.
 #[derive(Debug)]
 pub struct IngestionConfig {
-    /// So many runs go on at once; others wait.
+    /// The most runs in progress; others wait.
     pub runs_at_once: usize,
-    /// What bounds the reading of a payload.
+    /// The memory limits for reading a payload.
     pub limits: slices::Limits,
-    /// Whoever pulls.
+    /// The client that pulls payloads.
     pub puller: Arc<Puller>,
-    /// How long a stale answer waits for a refresh.
+    /// The longest time that a query with a stale answer waits for a refresh.
     pub refresh_wait: Duration,
 }
 
-/// Begins a run over a payload that is in the archive.
+/// Begins a run over an archived payload.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<Begun, IngestionError>")]
 pub struct Begin {
-    /// By which pipeline.
+    /// The pipeline that reads the payload.
     pub pipeline_id: PipelineId,
-    /// What the source calls this version.
+    /// The source's name for this version.
     pub version: String,
     /// When the source released it.
     pub released_at: Timestamp,
-    /// Whether it may take the place of what was read as this version before, though it is another payload or release.
+    /// Whether the run may replace what was read as this version before, with another payload or release date.
     pub replace: bool,
-    /// The payload.
+    /// The archived payload.
     pub payload: Archived,
-    /// Where it was pulled from.
+    /// The URL of a pulled payload.
     pub source_url: Option<String>,
-    /// When its source was asked for it, where it was pulled.
+    /// The time of the request for a pulled payload.
     pub retrieved_at: Option<Timestamp>,
     /// The number of invalidations of the source when the pull began; `None` for a submitted payload.
     pub invalidation_count: Option<u64>,
-    /// Who asks for it, in words.
+    /// The requester: a user id, `schedule` or `refresh`.
     pub requested_by: String,
-    /// Who asks for it, where that is a process.
+    /// The requesting process, if there is one.
     pub peer: Option<Peer>,
 }
 
-/// What became of it.
+/// The outcome of [`Begin`].
 #[derive(Debug, Clone)]
 pub enum Begun {
-    /// It goes on.
+    /// The run is in progress.
     Started(Box<Run>),
     /// The same run was completed before, or is held. Nothing changes.
     Unchanged(Box<Run>),
 }
 
-/// Ends a run before it is done: nothing of it becomes visible, and no start goes on with it.
+/// Cancels a run: none of its records become visible, and it is not resumed.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), IngestionError>")]
 pub struct Cancel {
-    /// Which.
+    /// The id of the run.
     pub run_id: Sha256Hex,
-    /// By order of whom.
+    /// The operator.
     pub peer: Peer,
 }
 
@@ -132,7 +133,7 @@ pub struct Discard {
     pub peer: Peer,
 }
 
-/// Takes a completed run back. Returns the new run that does so.
+/// Undoes a completed run. Returns the new run that does so.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Run, IngestionError>")]
 pub struct Undo {
@@ -148,43 +149,45 @@ pub struct Undo {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<PullOutcome, IngestionError>")]
 pub struct Pull {
-    /// Which pipeline.
+    /// The pipeline that pulls.
     pub pipeline_id: PipelineId,
-    /// Who asks for it, in words.
+    /// The requester: a user id, `schedule` or `refresh`.
     pub requested_by: String,
-    /// Who asks for it.
+    /// The requesting process, if there is one.
     pub peer: Option<Peer>,
 }
 
-/// Pulls what a source has now, and waits until that is visible, or has come to nothing. However many ask, it is pulled
-/// once; and where that has brought nothing, not again for a while.
+/// Pulls the current payload of a source, and waits until its run is visible or has failed. Concurrent requests share one
+/// pull. After a pull without anything new, there is no further pull for 60 s.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), IngestionError>")]
 pub struct Refresh(pub SourceId);
 
-/// Takes the content of what had ceased to hold out of a source, and the payloads that nothing needs then. Provenance stays.
+/// Removes the content of records that are no longer valid from a source, and the payloads that are then not needed.
+/// Provenance is kept.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<PruneOutcome, IngestionError>")]
 pub struct Prune {
-    /// Which.
+    /// The source.
     pub oracle_id: SourceId,
-    /// What had ceased to hold before then; as long ago as its pipelines keep it where nothing is said.
+    /// Content is removed if it ceased to be valid before this time; `None` for the retention of its pipelines.
     pub before: Option<Timestamp>,
-    /// By order of whom.
+    /// The operator.
     pub peer: Peer,
 }
 
-/// Makes the files of a source anew that are damaged or gone, out of its archived payloads. What it says stays the same.
+/// Rebuilds the damaged or missing files of a source from its archived payloads. Its data stays the same.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<RebuildOutcome, IngestionError>")]
 pub struct Rebuild {
-    /// Which.
+    /// The source.
     pub oracle_id: SourceId,
-    /// By order of whom.
+    /// The operator.
     pub peer: Peer,
 }
 
-/// Returns whether a check continues. It is called at least every 256 KiB, on the thread of the check, and may sleep.
+/// Returns whether a check continues. The check calls this at least every 256 KiB, on its own thread; the function may
+/// sleep.
 pub type Proceed = Arc<dyn Fn(CheckProgress) -> bool + Send + Sync>;
 
 /// Compares the stored data of a source with its digests.
@@ -206,28 +209,28 @@ impl fmt::Debug for Verify {
     }
 }
 
-/// Asks how far the runs are that go on.
+/// Returns the progress of all runs.
 #[derive(Debug, Message)]
 #[rtype(result = "Vec<RunProgress>")]
 pub struct Running;
 
-/// While true, no scheduled pull begins.
+/// Sets whether the daemon is draining. If so, no scheduled pull begins.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetDraining(pub bool);
 
-/// Has all runs end, so that the next start goes on with them, and whoever writes files anew; answers once they have.
+/// Stops all runs and rebuilds, and answers when they have stopped. The next start resumes the runs.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Rest;
 
-/// The actor.
+/// The actor that runs the ingestion of payloads.
 #[derive(Debug)]
 pub struct Ingestion {
     shop: Arc<Shop>,
 }
 
-/// What every run needs.
+/// The context that all runs share.
 #[derive(Debug)]
 struct Shop {
     store: Store,
@@ -239,7 +242,7 @@ struct Shop {
     places: Semaphore,
     puller: Arc<Puller>,
     pulls: Pulls,
-    /// Whether the daemon is draining: no scheduled pull begins.
+    /// Whether the daemon is draining. If so, no scheduled pull begins.
     draining: AtomicBool,
 }
 
@@ -260,7 +263,7 @@ impl Ingestion {
 }
 
 impl Ingestion {
-    /// Looks at the schedules now and then.
+    /// Checks the schedules now, and then at a fixed interval.
     fn watch_schedules(&self, ctx: &mut Context<Self>) {
         pulling::begin_due(&self.shop);
         ctx.run_interval(SCHEDULES_LOOKED_AT, |ingestion, _| pulling::begin_due(&ingestion.shop));
@@ -275,12 +278,12 @@ impl Shop {
                 sources.iter().for_each(|source| self.metrics.ingesting.expects(source.entry.oracle_id()));
             }
             Err(error) => {
-                tracing::error!(%error, "could not read the sources; their counters begin with their first run");
+                tracing::error!(%error, "could not read the sources; their counters start with their first run");
             }
         }
     }
 
-    /// What changes of the registry need.
+    /// The context for changes of the registry.
     fn desk(&self) -> Desk {
         Desk { store: self.store.clone(), log: self.log.clone(), clock: self.clock.clone() }
     }
@@ -297,7 +300,7 @@ impl Actor for Ingestion {
 }
 
 impl Supervised for Ingestion {
-    /// Runs are tasks of their own and go on.
+    /// Runs are separate tasks and continue.
     fn restarting(&mut self, ctx: &mut Context<Self>) {
         self.watch_schedules(ctx);
     }

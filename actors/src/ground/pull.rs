@@ -1,7 +1,7 @@
-//! Payloads that the daemon goes and gets by HTTP (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline", `retrieval`).
+//! Pulls payloads by HTTP (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline", `retrieval`).
 //!
-//! What is asked, and what answers, is not trusted: only public addresses are reached, redirects are followed by hand,
-//! and a payload that is not whole is an error.
+//! Endpoints and their answers are not trusted: only public addresses are reached, each redirect is checked before it is
+//! followed, and an incomplete payload is an error.
 
 mod body;
 mod error;
@@ -27,66 +27,66 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-/// Who wants to be left alone for longer is not asked again within one pull.
+/// The longest wait before a retry. If a server requests more, the pull is not retried.
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Within which bounds is pulled.
+/// The limits of pulls.
 #[derive(Debug, Clone)]
 pub struct PullSettings {
-    /// What of one's own network is reached, beside public addresses.
+    /// Local networks that may be reached, in addition to public addresses.
     pub allow_local: Vec<IpNet>,
     /// Whether secrets may cross a network without encryption.
     pub allow_cleartext: bool,
     /// The longest payload, in bytes.
     pub max_payload_bytes: u64,
-    /// How long a connection may take to be made.
+    /// The longest time to open a connection.
     pub connect: Duration,
-    /// How long it may take, once it is made, until an answer begins, and then between two pieces of it.
+    /// The longest time from the connection to the beginning of the answer, and then between two pieces of the answer.
     pub idle: Duration,
-    /// How long a pull may take as a whole.
+    /// The longest time of a pull.
     pub whole: Duration,
 }
 
-/// What is pulled.
+/// A payload to pull.
 #[derive(Debug, Clone)]
 pub struct PullRequest {
-    /// For which pipeline, whose credential is used.
+    /// The pipeline, whose credential is used.
     pub pipeline_id: PipelineId,
-    /// From where.
+    /// The URL of the payload.
     pub endpoint: String,
-    /// How the pipeline authenticates; not at all without it.
+    /// How the pipeline authenticates; `None` if it does not.
     pub authentication: Option<Authentication>,
-    /// What the answer to an earlier pull said of itself: where it still holds, nothing comes.
+    /// The validators of an earlier answer. If they still match, no payload is sent.
     pub known: Validators,
 }
 
-/// What came of a pull.
+/// The outcome of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// A payload, which was handed over whole.
+    /// A payload, which was passed on completely.
     Payload(Pulled),
-    /// The same as at the earlier pull.
+    /// The payload has not changed since the earlier pull.
     Unchanged {
-        /// When it was asked for.
+        /// The time of the request.
         retrieved_at: Timestamp,
     },
 }
 
-/// A payload that came whole.
+/// A payload that was received completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
-    /// Where it was in the end. Of another origin than the endpoint's it is without its query, which often is a signature
-    /// that lets its holder read.
+    /// The final URL. If its origin differs from the endpoint's, it has no query, since that often contains a signature
+    /// that grants access.
     pub url: String,
-    /// What it says of itself.
+    /// The validators of the payload.
     pub validators: Validators,
-    /// Its length.
+    /// Its length, in bytes.
     pub size_bytes: u64,
-    /// When it was asked for: it is at least as new.
+    /// The time of the request; the payload is at least this new.
     pub retrieved_at: Timestamp,
 }
 
-/// Whoever pulls payloads.
+/// The client that pulls payloads.
 #[derive(Debug)]
 pub struct Puller {
     settings: PullSettings,
@@ -105,7 +105,7 @@ impl PullRequest {
 }
 
 impl Puller {
-    /// Whoever pulls within `settings`, for each pipeline with its credential. Nothing is connected to yet.
+    /// A client with `settings` and the credential of each pipeline. It opens no connection yet.
     #[must_use]
     pub fn new(settings: PullSettings, credentials: BTreeMap<PipelineId, Bound>, clock: Clock) -> Self {
         let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock)
@@ -113,20 +113,19 @@ impl Puller {
         Self { settings, web, credentials }
     }
 
-    /// Whether `request` can be made as far as that is known without making it: where it leads, and whether there is the
-    /// credential.
+    /// Checks `request` without sending it: its address, and whether the credential exists.
     ///
     /// # Errors
-    /// What is wrong with it, and what is allowed.
+    /// The fault in the request, and the allowed values.
     pub fn check(&self, request: &PullRequest) -> Result<(), PullError> {
         Ok(self.web.begin(&self.errand(request)).map(drop)?)
     }
 
-    /// Pulls what `request` says, and hands each piece of the payload to `keep` as it comes: a part of it may have been
-    /// handed over when an error comes. Until the payload begins, an endpoint that does not answer is asked again.
+    /// Pulls the payload of `request`, and passes each piece to `keep` as it arrives. If an error follows, part of the
+    /// payload may already be passed on. A request without an answer is retried until the payload begins.
     ///
     /// # Errors
-    /// Where nothing came, or not all of it, or `keep` failed.
+    /// The payload was not received completely, or `keep` failed.
     pub async fn pull(
         &self,
         request: &PullRequest,
@@ -138,7 +137,7 @@ impl Puller {
             Ok(outcome) => outcome,
             Err(_) => {
                 let whole_s = self.settings.whole.as_secs_f64();
-                Err(progress.cut(format!("it took over {whole_s} s (`ingestion.pull_s`)")))
+                Err(progress.cut(format!("the pull took more than {whole_s} s (`ingestion.pull_s`)")))
             }
         }
     }
@@ -162,7 +161,7 @@ impl Puller {
         Ok(Answer::Payload(Pulled { url, validators, size_bytes, retrieved_at }))
     }
 
-    /// `request` as it is run.
+    /// The HTTP request for `request`.
     fn errand<'a>(&'a self, request: &'a PullRequest) -> Errand<'a> {
         Errand {
             holder: Holder::Pipeline(request.pipeline_id.clone()),
@@ -174,7 +173,7 @@ impl Puller {
         }
     }
 
-    /// The head of the answer, after as many attempts as may help.
+    /// The head of the answer, after retries if necessary.
     async fn answer(
         &self,
         request: &PullRequest,
@@ -191,7 +190,7 @@ impl Puller {
             let left = self.settings.whole.saturating_sub(began.elapsed()).min(RETRY_WAIT_MAX);
             let WebError::Failed { failure, .. } = &error else { return Err(error) };
             let Some(wait) = wait(failure, pauses.next(), left) else { return Err(error) };
-            warn!(pipeline_id = %request.pipeline_id, %error, "pull failed, and is tried again");
+            warn!(pipeline_id = %request.pipeline_id, %error, "pull failed; retrying");
             sleep(wait).await;
         }
     }

@@ -1,7 +1,7 @@
-//! Queries: what a registered source says, how fresh that is, and what its policy has become of what is not
-//! (seed: `rfc-0002-ground-truth`, "Query Contract" and "Freshness & Invalidation").
+//! Queries: the data of a registered source, its freshness, and how the freshness policy handles stale data (seed:
+//! `rfc-0002-ground-truth`, "Query Contract" and "Freshness & Invalidation").
 //!
-//! Reading needs no actor: whoever asks reads the store, on its own thread where that takes a moment, else on another one.
+//! Reading needs no actor. The caller reads the store: a small lookup on its own thread, a longer scan on another one.
 
 mod answer;
 mod cursor;
@@ -41,9 +41,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// How long room for a page is waited for.
+/// The longest wait for memory for a page.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// So many times as long as what its records say an answer is at the most, about.
+/// The assumed ratio of an answer's JSON to the data of its records, at most.
 const JSON_TIMES: usize = 2;
 
 /// The longest id of a query, in bytes.
@@ -52,32 +52,32 @@ pub const QUERY_ID_MAX_BYTES: usize = 128;
 /// Why a query is not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// There is no such source.
+    /// The source is not registered.
     #[error("no source {0} is registered")]
     SourceUnknown(SourceId),
-    /// The source is asked anew each time.
-    #[error("source {0} is live, and nothing is stored of it: it is asked by POST /v1/verify")]
+    /// The source is live: each request asks it again.
+    #[error("source {0} is live and stores no records; it is queried by POST /v1/verify")]
     Live(SourceId),
-    /// The source does not answer.
+    /// The source does not answer now.
     #[error("{0}")]
     Silent(String),
-    /// The query cannot be meant.
+    /// The query is invalid.
     #[error(transparent)]
     Bad(#[from] BadQuery),
     /// The query names a time in the future.
     #[error(transparent)]
     Ahead(#[from] TimeAhead),
-    /// The query's id is none.
-    #[error("`query_id` has 1 to {QUERY_ID_MAX_BYTES} visible ASCII characters")]
+    /// The id of the query is invalid.
+    #[error("`query_id` is invalid (1 to {QUERY_ID_MAX_BYTES} visible ASCII characters allowed)")]
     QueryId,
-    /// What there is is too old.
+    /// The data is too old for the source's policy.
     #[error(transparent)]
     Stale(#[from] Stale),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Others have all the room for pages.
-    #[error("as many answers as are allowed are being made or wait to be read")]
+    /// Other answers use all memory for pages.
+    #[error("too many answers are in progress or not read yet; try again later")]
     Busy,
     /// The query exceeds the work limit.
     #[error(
@@ -88,24 +88,25 @@ pub enum QueryError {
     /// The scan reached its deadline, or the caller closed the connection.
     #[error("the scan was stopped after {} s; try again, or narrow the query", scan::DEADLINE.as_secs())]
     Stopped,
-    /// Reading failed inside.
-    #[error("the query could not be answered: {0}")]
+    /// An internal error.
+    #[error("could not answer the query: {0}")]
     Reading(String),
     /// The log does not accept the entry of the read.
     #[error(transparent)]
     Unlogged(#[from] CommitError),
 }
 
-/// An answer, with its part of the memory for pages, to be given back when it has been sent. A small one has none.
+/// An answer with its part of the memory for pages, to be released when the answer has been sent. A small answer has
+/// none.
 #[derive(Debug)]
 pub struct Page {
     /// The answer.
     pub answer: QueryAnswer,
-    /// As many permits as bytes, at least as long as the answer's JSON about is.
+    /// One permit for each byte, for about the longest possible JSON of the answer.
     pub room: Option<OwnedSemaphorePermit>,
 }
 
-/// Whoever answers queries.
+/// The service that answers queries.
 #[derive(Debug, Clone)]
 pub struct Queries {
     store: Store,
@@ -113,9 +114,9 @@ pub struct Queries {
     clock: Clock,
     metrics: Metrics,
     ingestion: Door<Ingestion>,
-    /// How long a stale answer waits for a refresh.
+    /// The longest wait of a stale answer for a refresh.
     refresh_wait: Duration,
-    /// The memory for pages, in bytes, and all of it.
+    /// The free memory for pages, in bytes. `pages_bytes` is the total.
     pages: Arc<Semaphore>,
     pages_bytes: usize,
     processors: Processors,
@@ -165,10 +166,10 @@ impl Queries {
         Self { store, log, clock, metrics, ingestion, refresh_wait, pages, pages_bytes, processors }
     }
 
-    /// A page of the answer to `asked`. A scan ends early once `still_waiting` returns false.
+    /// Returns a page of the answer to `asked`. A scan ends early once `still_waiting` returns false.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The cause; see [`QueryError`].
     pub async fn page(&self, asked: OracleQuery, still_waiting: StillWaiting) -> Result<Page, QueryError> {
         let mut entry = self.open_query_entry(&asked);
         let answered = self.answer(asked, entry.began(), &still_waiting).await;
@@ -278,9 +279,8 @@ fn is_query_id(id: &str) -> bool {
 }
 
 impl Answering {
-    /// How fresh the answer is, where its oldest release is of `oldest`: the axes asked for, and those that
-    /// decide which records are given. Which thing is meant is no state that gets old. What is asked as of a time in the past
-    /// is as fresh as it was then.
+    /// The freshness of the answer, whose oldest release is from `oldest`. It covers the requested axes, and the filtered
+    /// axes except identities, since an identity does not age. A question about the past is evaluated at that time.
     fn freshness(&self, oldest: Option<Timestamp>) -> Freshness {
         let request = &self.asked.request;
         // only requested times count, neither the last run's time nor the time in a cursor
@@ -296,7 +296,7 @@ impl Answering {
     }
 }
 
-/// What a page goes on from, for a query that is the same but for its cursor.
+/// The cursor for the next page after the key `more`.
 fn cursor_of(answering: &Answering, more: Option<Vec<u8>>) -> Option<String> {
     let Answering { asked, point_in_time, known_at, .. } = answering;
     more.map(|key| {

@@ -38,84 +38,88 @@ use std::sync::Arc;
 /// Why nothing was registered or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// There is no such ontology.
+    /// The ontology is not registered.
     #[error("no ontology {0} is registered")]
     OntologyUnknown(OntologyRef),
-    /// There is no such source.
+    /// The source is not registered.
     #[error("no source {0} is registered")]
     SourceUnknown(SourceId),
-    /// There is no such pipeline.
+    /// The pipeline is not registered.
     #[error("no pipeline {0} is registered")]
     PipelineUnknown(PipelineId),
-    /// A version of an ontology is what it is.
+    /// A version of an ontology is immutable.
     #[error(
         "ontology {0} is registered with other content, and a version is immutable; register this one under another `version`"
     )]
     OntologyFixed(OntologyRef),
-    /// A pipeline stays with its source.
-    #[error("pipeline {pipeline_id} brings the data of source {oracle_id}; register another pipeline")]
+    /// A pipeline cannot change its source.
+    #[error("pipeline {pipeline_id} belongs to source {oracle_id}; register another pipeline")]
     PipelineFixed {
-        /// Which.
+        /// The pipeline.
         pipeline_id: PipelineId,
-        /// Whose data it brings.
+        /// Its source.
         oracle_id: SourceId,
     },
-    /// The ontology cannot be.
+    /// The ontology is invalid.
     #[error(transparent)]
     Ontology(#[from] BadOntology),
-    /// The source, or its change, cannot be.
+    /// The source, or its change, is invalid.
     #[error(transparent)]
     Source(#[from] BadSource),
-    /// The pipeline cannot be.
+    /// The pipeline is invalid.
     #[error(transparent)]
     Pipeline(#[from] BadDefinition),
-    /// The pipeline cannot be pulled or scheduled so.
+    /// The pipeline's retrieval settings are invalid.
     #[error("pipeline.retrieval: {0}")]
     Retrieval(String),
-    /// The policy cannot be.
+    /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] BadPolicy),
-    /// The policy that the source has would not be one of it any more.
+    /// The current policy of the source would become invalid.
     #[error(
-        "the source's freshness policy would not hold any more: {0}. Set one that holds both before and after"
+        "the source's freshness policy would no longer be valid: {0}; first set a policy that is valid before and after"
     )]
     PolicyKept(BadPolicy),
-    /// The source is asked anew each time.
-    #[error("source {0} is live (`adapter_id` is http): nothing is ingested of it, and it has an adapter")]
+    /// The source is live, so no data of it is ingested.
+    #[error("source {0} is live (`adapter_id` is http); register an adapter for it instead of a pipeline")]
     Live(SourceId),
-    /// The source is ingested.
-    #[error("source {0} is ingested (`adapter_id` is store), and has no adapter; register another source")]
+    /// The source is ingested, so it has no adapter.
+    #[error(
+        "source {0} is ingested (`adapter_id` is store) and cannot have an adapter; register another source"
+    )]
     NotLive(SourceId),
-    /// The adapter cannot be.
+    /// The adapter is invalid.
     #[error(transparent)]
     Adapter(#[from] BadAdapter),
-    /// The adapter leads where nobody is asked.
+    /// The adapter's address is not allowed.
     #[error("{0}")]
     Endpoint(String),
-    /// The adapter that the source has would not be one of it any more.
-    #[error("the source's adapter would not work any more: {0}. Set one that works both before and after")]
+    /// The current adapter of the source would become invalid.
+    #[error(
+        "the source's adapter would no longer work: {0}; first set an adapter that works before and after"
+    )]
     AdapterKept(BadAdapter),
-    /// The workflow cannot be, or cannot work any more.
+    /// The workflow is invalid, or no longer works.
     #[error(transparent)]
     Workflow(#[from] BadWorkflow),
-    /// A workflow would cease to work.
-    #[error("workflow {workflow_id} would not work any more: {fault}. Register that one otherwise first")]
+    /// A registered workflow would stop working.
+    #[error("workflow {workflow_id} would no longer work: {fault}; change that workflow first")]
     WorkflowKept {
-        /// Which.
+        /// The workflow.
         workflow_id: WorkflowId,
-        /// What would keep it from working.
+        /// The fault that it would have.
         fault: BadWorkflow,
     },
-    /// The policy does not know the trigger.
+    /// The source's policy does not have the trigger.
     #[error("the freshness policy of source {oracle_id} has no trigger of the type {trigger}")]
     NoTrigger {
-        /// Whose.
+        /// The source.
         oracle_id: SourceId,
-        /// Which.
+        /// The type of the trigger.
         trigger: &'static str,
     },
-    /// Nothing that the source has said was declared stale.
-    #[error("source {0} does not count as stale by anybody's word: there is nothing to take back")]
+    /// The source is not marked stale.
+    #[error("source {0} is not marked stale")]
     NotInvalidated(SourceId),
     /// The store could not be read.
     #[error(transparent)]
@@ -136,7 +140,7 @@ pub struct Registry {
     metrics: Metrics,
 }
 
-/// What every change needs.
+/// The context of every change.
 #[derive(Debug, Clone)]
 pub(crate) struct Desk {
     pub(crate) store: Store,
@@ -208,7 +212,7 @@ impl Desk {
         self.store.source(oracle_id)?.ok_or_else(|| RegistryError::SourceUnknown(oracle_id.clone()))
     }
 
-    /// The definition that a pipeline has now, with its digest, made ready for its source.
+    /// The current definition of a pipeline with its digest, prepared for its source.
     pub(crate) fn pipeline(&self, pipeline_id: &PipelineId) -> Result<Ready, RegistryError> {
         let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
         let (registered, _) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
@@ -217,7 +221,7 @@ impl Desk {
         self.ready(definition, &state.entry)
     }
 
-    /// A definition made ready for its source.
+    /// Prepares a definition for its source.
     pub(crate) fn ready(
         &self,
         definition: Definition,
@@ -227,8 +231,8 @@ impl Desk {
         self.ready_with(definition, self.ontology(ontology)?, axes_provided)
     }
 
-    /// A definition that was taken once, made ready for the version of the ontology that it was taken with: the source may be
-    /// of another one by now, or provide fewer axes.
+    /// Prepares an accepted definition for the version of the ontology that it was accepted with. The source may have
+    /// another version by now, or provide fewer axes.
     pub(crate) fn ready_again(
         &self,
         definition: Definition,
@@ -251,7 +255,7 @@ impl Desk {
     }
 }
 
-/// A pipeline made ready for its source.
+/// A pipeline that was prepared for its source.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
     pub(crate) definition: Arc<Definition>,
@@ -259,7 +263,7 @@ pub(crate) struct Ready {
     pub(crate) normalizer: Arc<Normalizer>,
 }
 
-/// The policy of a source: its own, or the one that every source has.
+/// The freshness policy of a source: its own, or the default.
 #[must_use]
 pub fn policy_of(state: &SourceState, ontology: &Ontology) -> FreshnessPolicy {
     let registration = &state.entry.registration;
@@ -268,7 +272,7 @@ pub fn policy_of(state: &SourceState, ontology: &Ontology) -> FreshnessPolicy {
     state.policy.clone().unwrap_or_else(default)
 }
 
-/// What a policy has to know of the axes that a source provides.
+/// The axes that a source provides, with the fields that a policy is checked against.
 fn bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisBound<'o>> {
     let provided = |axis: &str| state.entry.registration.axes_provided.iter().any(|name| name == axis);
     let axes = ontology.axes.iter().filter(|axis| provided(&axis.axis));
@@ -280,7 +284,7 @@ fn bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisBound<'o>>
     .collect()
 }
 
-/// That a row must be as it was read.
+/// The condition that a row is unchanged since it was read.
 pub(crate) fn as_read(row: RowKey, revision: Option<u64>) -> Vec<Expect> {
     vec![Expect { row, revision }]
 }

@@ -1,4 +1,4 @@
-//! When a pipeline is pulled by itself (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline", `retrieval.schedule`).
+//! The schedules of pulls (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline", `retrieval.schedule`).
 
 use cronexpr::{Crontab, FallbackTimezoneOption, ParseOptions, parse_crontab_with};
 use jiff::tz::TimeZone;
@@ -7,65 +7,66 @@ use std::fmt;
 
 /// The longest schedule, in bytes.
 pub const SCHEDULE_MAX_BYTES: usize = 256;
-/// Its fields, in order.
+/// The fields of a schedule, in order.
 const FIELDS: [&str; 5] = ["minute", "hour", "day of the month", "month", "day of the week"];
 
-/// The cron library looks four years ahead, and three days less at the turn of some centuries.
+/// The range of one search. The cron library searches four years ahead, and three days less at the turn of some
+/// centuries.
 const LOOK: SignedDuration = SignedDuration::from_hours(1458 * 24);
-/// So many looks go over 44 years: a 29th of February that is a Sunday can be 40 years away.
+/// The most searches. They cover 44 years, since a 29th of February that is a Sunday can be 40 years away.
 const LOOKS: u32 = 12;
-/// How much time must be left behind a look, lest the library runs over the end of all timestamps.
+/// The time that must remain after the start of a search. Otherwise the library would pass the end of all timestamps.
 const ROOM: SignedDuration = SignedDuration::from_hours(5 * 366 * 24);
 
-/// Why a text is no schedule.
+/// Why a text is not a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSchedule {
-    /// It is too long to be one.
+    /// The text is too long.
     #[error("a schedule of {size_bytes} bytes; allowed: {SCHEDULE_MAX_BYTES}")]
     TooLong {
-        /// Its length.
+        /// Its length, in bytes.
         size_bytes: usize,
     },
-    /// It has too few fields, or too many.
+    /// The number of fields is wrong.
     #[error("a schedule of {found} words; allowed: {}, and a time zone's name", FIELDS.join(", "))]
     Fields {
-        /// How many words it has.
+        /// Number of words found.
         found: usize,
     },
-    /// A field is of a form that is not taken.
+    /// A field has an unsupported form.
     #[error("the {field} is `{given}`; allowed: numbers and names, with `*`, `,`, `-` and `/`")]
     Form {
-        /// Which field.
+        /// The name of the field.
         field: &'static str,
-        /// What stands there.
+        /// The text of the field.
         given: String,
     },
-    /// A field says what it cannot.
-    #[error("the schedule is not understood: {why}")]
+    /// The value of a field is invalid.
+    #[error("the schedule is invalid: {why}")]
     Value {
-        /// What is wrong, and what is allowed.
+        /// The fault, and the allowed values.
         why: String,
     },
-    /// There is no such time zone.
+    /// The time zone is unknown.
     #[error(
-        "`{given}` is not a time zone; allowed: names of the IANA database as `Europe/Vienna`, `UTC` where none is given"
+        "`{given}` is not a time zone; allowed: names of the IANA database, such as `Europe/Vienna`; the default is `UTC`"
     )]
     Zone {
-        /// What stands there.
+        /// The text of the time zone.
         given: String,
     },
-    /// It is well-formed, and there is no such day.
-    #[error("the schedule never fires; allowed: days that exist")]
+    /// The schedule is well-formed, but no day matches.
+    #[error("the schedule never fires, since no such day exists")]
     Never,
 }
 
-/// When a pipeline is pulled by itself: a cron expression of five fields, with a time zone's name behind it or in UTC.
+/// A schedule of pulls: a cron expression of five fields, followed by the name of a time zone. The default zone is UTC.
 ///
-/// Where both the day of the month and the day of the week are given, either will do; where one of them begins with `*`,
-/// both must hold (as Vixie's cron has it). Names are the first three letters of the English ones; 0 and 7 are Sunday.
+/// If both the day of the month and the day of the week are given, one of them must match. If one of them begins with
+/// `*`, both must match (as in Vixie cron). Names are the first three letters of the English names; 0 and 7 are Sunday.
 ///
-/// A clock change makes a time of day that is skipped fire not at all on that day, and one that is repeated fire twice;
-/// who minds takes UTC, or another time.
+/// At a clock change, a skipped time of day does not fire on that day, and a repeated one fires twice. UTC has no clock
+/// changes.
 #[derive(Clone)]
 pub struct Schedule {
     text: String,
@@ -73,10 +74,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule that `text` is.
+    /// Parses a schedule.
     ///
     /// # Errors
-    /// Where it is none, or would never fire.
+    /// The text is not a schedule, or the schedule would never fire.
     pub fn parse(text: &str) -> Result<Self, BadSchedule> {
         if text.len() > SCHEDULE_MAX_BYTES {
             return Err(BadSchedule::TooLong { size_bytes: text.len() });
@@ -103,7 +104,7 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// The first time after `after` at which it fires: a whole minute. None at the end of all timestamps.
+    /// The first time after `after` at which the schedule fires: a whole minute. `None` near the end of all timestamps.
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let mut from = after;
@@ -118,15 +119,16 @@ impl Schedule {
     }
 }
 
-/// Whether it is `*`, a number, or a name of three letters. The library knows more forms (`L`, `15W`, `5#3`), but finds no
-/// last days in December.
+/// Whether `part` is `*`, a number, or a name of three letters. The library knows more forms (`L`, `15W`, `5#3`), but its
+/// `L` fails for December.
 fn is_plain(part: &str) -> bool {
     let number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let name = part.len() == 3 && part.bytes().all(|byte| byte.is_ascii_alphabetic());
     part == "*" || number || name
 }
 
-/// The library points at the place in a picture of two lines; behind it stands what is wrong.
+/// Converts an error of the library. Its text points at the fault with `^` in a picture of two lines, followed by the
+/// cause.
 fn not_understood(error: &cronexpr::Error) -> BadSchedule {
     let text = error.to_string();
     let why = text.rsplit_once("^ ").map_or(text.as_str(), |(_, why)| why);

@@ -29,7 +29,7 @@ pub(crate) fn current() -> Option<Arc<Caller>> {
     CALLER.try_with(Clone::clone).ok().flatten()
 }
 
-/// The user id of the current caller; none where the daemon acts on its own.
+/// The user id of the current caller; `None` if the daemon acts on its own.
 pub(crate) fn uid() -> Option<u32> {
     current().map(|caller| caller.peer.uid)
 }

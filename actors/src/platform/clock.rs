@@ -1,4 +1,4 @@
-//! The one file that asks what time it is.
+//! The only file that reads the time.
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::Instant;
 /// The smallest step back of the system's clock that is logged and counted.
 const STEP_NOTED: SignedDuration = SignedDuration::from_secs(1);
 
-/// Where an actor gets the time for its decisions from.
+/// The source of the time for the actors' decisions.
 #[derive(Clone)]
 pub struct Clock(Arc<Face>);
 
@@ -30,13 +30,13 @@ impl Clock {
         })
     }
 
-    /// A clock that stands still, for tests.
+    /// A clock that always shows `at`, for tests.
     #[must_use]
     pub fn fixed(at: Timestamp) -> Self {
         Self::reading(move || at)
     }
 
-    /// A clock that shows what `at` holds, for tests.
+    /// A clock that shows the value of `at`, for tests.
     #[cfg(test)]
     pub(crate) fn movable(at: Arc<std::sync::Mutex<Timestamp>>) -> Self {
         Self::reading(move || *at.lock().expect("nobody panics holding it"))
@@ -47,7 +47,7 @@ impl Clock {
         Self(Arc::new(Face { read: Box::new(read), latest_us, steps_back }))
     }
 
-    /// The time of day. If the system's clock is set back, the time goes back, too; that is logged once.
+    /// The time of day. If the system's clock is set back, so is this time; each step is logged once.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let Face { read, latest_us: latest, steps_back } = &*self.0;
@@ -83,13 +83,13 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// A point on the clock that only goes forward, for measuring how long something took.
+/// A point on the monotonic clock, to measure durations.
 #[must_use]
 pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// The same on the runtime's clock, which its timers go by, and tests can hold.
+/// A point on the runtime's clock, which its timers use and tests can pause.
 #[must_use]
 pub fn stopwatch() -> tokio::time::Instant {
     tokio::time::Instant::now()

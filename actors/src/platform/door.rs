@@ -1,4 +1,4 @@
-//! The way to an actor: bounded, counted, and with an answer in every case.
+//! The handle of an actor. It limits and counts the waiting messages, and every request gets an answer or an error.
 
 use crate::platform::caller::{self, Carry};
 use crate::platform::vitals::Vitals;
@@ -11,16 +11,16 @@ use tokio::sync::{Semaphore, oneshot};
 /// Why an actor gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    /// So many messages are waiting already that this one was not taken.
-    #[error("the {actor} is full")]
+    /// The limit of waiting messages was reached, so this message was not sent.
+    #[error("the queue of the {actor} is full")]
     Full {
-        /// Which actor.
+        /// The name of the actor.
         actor: &'static str,
     },
-    /// It panicked over the message, or is gone.
-    #[error("the {actor} failed over the message")]
+    /// The actor panicked while it handled the message, or has stopped.
+    #[error("the {actor} failed while handling the message")]
     Failed {
-        /// Which actor.
+        /// The name of the actor.
         actor: &'static str,
     },
 }
@@ -35,7 +35,8 @@ impl<A: Actor> Message for Called<A> {
     type Result = ();
 }
 
-/// Makes an actor reachable through a [`Door`], and in debug builds handle [`InjectPanic`](crate::InjectPanic).
+/// Makes an actor reachable through a [`Door`]. In debug builds the actor also handles
+/// [`InjectPanic`](crate::InjectPanic).
 macro_rules! asked_through_a_door {
     ($actor:ty) => {
         impl actix::Handler<$crate::platform::door::Called<Self>> for $actor {
@@ -63,8 +64,8 @@ macro_rules! asked_through_a_door {
 }
 pub(crate) use asked_through_a_door;
 
-/// An actor's address with the bound of what may wait for it. actix bounds mailboxes per clone of an address,
-/// which bounds nothing; here the places are shared by all clones.
+/// An actor's address with a limit for waiting messages. actix limits a mailbox only per clone of its address, which is
+/// no limit at all. Here all clones share the places.
 #[derive(Debug)]
 pub struct Door<A: Actor> {
     addr: Addr<A>,
@@ -85,10 +86,10 @@ impl<A: Actor> Door<A> {
 
     /// Sends `message` and waits for the answer.
     ///
-    /// Dropping the future may take the message back: what must happen is asked from a task of its own.
+    /// If the future is dropped, the message may be skipped. Work that must finish is sent from its own task.
     ///
     /// # Errors
-    /// `Full` without having sent it; `Failed` where the answer cannot come any more.
+    /// `Full` if the message was not sent; `Failed` if no answer will come.
     pub async fn ask<M>(&self, message: M) -> Result<M::Result, NoAnswer>
     where
         M: Message + Send + 'static,
@@ -107,8 +108,8 @@ impl<A: Actor> Door<A> {
         Ok(answer)
     }
 
-    /// `message` with the current caller, for code that has the actor's address. The actor skips it if the requester no
-    /// longer waits for the answer.
+    /// `message` with the current caller, for code that has the actor's address. The actor skips the message if the
+    /// requester no longer waits for the answer.
     pub(crate) fn called<M>(message: M, reply: oneshot::Sender<M::Result>) -> Called<A>
     where
         M: Message + Send + 'static,
@@ -131,7 +132,7 @@ impl<A: Actor> Door<A> {
         self.addr.clone()
     }
 
-    /// How the actor is doing.
+    /// The actor's restarts, queue and latencies.
     #[must_use]
     pub fn report(&self) -> ActorReport {
         self.vitals.report()

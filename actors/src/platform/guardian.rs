@@ -1,10 +1,9 @@
 //! Supervision that survives panics.
 //!
-//! actix's own `Supervisor` loses an actor, its address and its queue when a handler panics. A [`Guardian`]
-//! drives the actor's context itself: after a panic it waits a moment, has the actor restarted on the same
-//! context and goes on. The address stays valid and the queue stays; only the message that panicked, and the
-//! actor's own futures in flight, fail. Too many panics in a window, and it gives up: whatever is wrong then
-//! does not go away by starting again.
+//! actix's own `Supervisor` loses an actor, its address and its queue when a handler panics. A [`Guardian`] drives the
+//! actor's context itself: after a panic it pauses, then restarts the actor on the same context. The address and the
+//! queue stay valid. Only the message that panicked, and the actor's own futures in flight, fail. After too many panics
+//! within a window the guardian gives up, since a restart does not remove the cause.
 
 use crate::platform::clock::monotonic;
 use crate::platform::vitals::Vitals;
@@ -20,7 +19,7 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
 
-/// Makes the actor that gets it panic, for tests of supervision; release builds have no such message.
+/// Makes the actor that handles it panic, for tests of supervision. Release builds have no such message.
 #[cfg(debug_assertions)]
 #[derive(Debug, Clone, Copy)]
 pub struct InjectPanic;
@@ -30,22 +29,22 @@ impl actix::Message for InjectPanic {
     type Result = ();
 }
 
-/// The pause behind the first panic of a series; it doubles with each further one.
+/// The pause after the first panic of a series. It doubles with each further panic.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// When a guardian gives up, and how long it pauses before.
+/// When a guardian gives up, and how long it pauses before a restart.
 #[derive(Debug, Clone, Copy)]
 pub struct Supervision {
-    /// It gives up over more panics than this within the window.
+    /// The guardian gives up if there are more panics than this within the window.
     pub max_panics: usize,
-    /// How long a panic counts.
+    /// The time for which a panic counts.
     pub window: Duration,
     /// The longest pause before a restart.
     pub max_pause: Duration,
 }
 
-/// Starts an actor in `arbiter` under a guardian and hands back its address. `give_up` is called once, with the
-/// reason, if the guardian gives up.
+/// Starts an actor in `arbiter` under a guardian and returns its address. `give_up` is called once, with the reason, if
+/// the guardian gives up.
 pub(crate) fn start<A>(
     arbiter: &ArbiterHandle,
     supervision: Supervision,
@@ -56,7 +55,7 @@ pub(crate) fn start<A>(
 where
     A: Actor<Context = Context<A>> + Supervised + Unpin,
 {
-    // a capacity of 0 is no bound: the doors bound what gets here
+    // a capacity of 0 means no limit: the doors limit the messages
     let (sender, receiver) = channel::channel(0);
     arbiter.spawn_fn(move || {
         let actor = Context::with_receiver(receiver).into_future(make());
@@ -77,7 +76,7 @@ struct Guardian<A: Actor<Context = Context<A>>> {
 }
 
 impl<A: Actor<Context = Context<A>> + Supervised> Guardian<A> {
-    /// Notes a panic. True if the actor is to be restarted.
+    /// Records a panic. Returns whether the actor is to be restarted.
     fn note(&mut self, panic: &(dyn std::any::Any + Send)) -> bool {
         let message = panic_message(panic);
         let name = self.vitals.name();
@@ -116,7 +115,7 @@ impl<A: Actor<Context = Context<A>> + Supervised + Unpin> Future for Guardian<A>
                 this.pause = None;
                 match catch_unwind(AssertUnwindSafe(|| this.actor.restart())) {
                     Ok(true) => {}
-                    // nobody has its address any more
+                    // no address of the actor is left
                     Ok(false) => return Poll::Ready(()),
                     Err(panic) => {
                         let reason = format!("the {} could not be restarted", this.vitals.name());
@@ -134,7 +133,7 @@ impl<A: Actor<Context = Context<A>> + Supervised + Unpin> Future for Guardian<A>
     }
 }
 
-/// The words of a caught panic.
+/// The message of a caught panic.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())

@@ -1,4 +1,4 @@
-//! What the actors count for Prometheus.
+//! The Prometheus metrics of the actors.
 
 mod checking;
 mod ingesting;
@@ -30,7 +30,7 @@ use std::fmt::{self, Debug, Write};
 use std::hash::Hash;
 use strum::VariantArray;
 
-/// A word of the domain as a label's value.
+/// A domain term as a label's value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Word(&'static str);
 
@@ -40,8 +40,8 @@ impl EncodeLabelValue for Word {
     }
 }
 
-/// A family with a counter at 0 for each of `labels`. Without it `increase()` of a series whose first value is 1 is 0,
-/// and an alert misses the first event.
+/// A family with a counter at 0 for each of `labels`. If a series began at 1, its `increase()` would be 0, and an alert
+/// would miss the first event.
 fn counters<L: Clone + Debug + Eq + Hash>(labels: impl IntoIterator<Item = L>) -> Family<L, Counter> {
     let family = Family::default();
     expect(&family, labels);
@@ -55,12 +55,12 @@ fn expect<L: Clone + Debug + Eq + Hash>(family: &Family<L, Counter>, labels: imp
     }
 }
 
-/// Every pair of an element of `first` and one of `second`.
+/// Every pair of an element of `first` and an element of `second`.
 fn pairs<A: Clone, B: Clone>(first: &[A], second: &[B]) -> impl Iterator<Item = (A, B)> {
     first.iter().flat_map(|one| second.iter().map(|other| (one.clone(), other.clone())))
 }
 
-/// The labels of a judgement.
+/// The labels of a judgment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct JudgedAs {
     tier: Word,
@@ -80,14 +80,14 @@ pub struct FoundIn {
     result: Word,
 }
 
-/// A hit in memory.
+/// The verdict was in memory.
 pub(crate) const HIT_MEMORY: FoundIn = FoundIn { result: Word("hit_memory") };
-/// A hit in the store.
+/// The verdict was in the store.
 pub(crate) const HIT_STORE: FoundIn = FoundIn { result: Word("hit_store") };
-/// A miss.
+/// There is no cached verdict.
 pub(crate) const MISS: FoundIn = FoundIn { result: Word("miss") };
 
-/// All of them. Clones count together.
+/// All metrics of the actors. Clones share the counters.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     pub(crate) judged: Family<JudgedAs, Counter>,
@@ -128,7 +128,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Adds them to `registry`.
+    /// Adds all metrics to `registry`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "crosscheck_judgements",
@@ -165,7 +165,7 @@ impl Metrics {
         );
         registry.register(
             "log_fallback_entries",
-            "entries that went to the service log because the journal did not take them",
+            "entries that went to the service log because the journal rejected them",
             self.fallback_entries.clone(),
         );
     }

@@ -1,4 +1,4 @@
-//! How an actor is doing: what it has handled, how fast, how much is waiting, and what it panicked over.
+//! The state of an actor: handled messages, latencies, queue depth and panics.
 
 use crate::platform::clock::{Clock, monotonic};
 use hdrhistogram::Histogram;
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Latencies are reported over the last one to two of these.
+/// Latencies are reported over the last one to two windows.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Longer latencies than this count as this.
+/// The longest latency that is recorded; longer ones count as this.
 const LATENCY_MAX_US: u64 = 60_000_000;
 
-/// The counters behind a report; shared by everyone who sends to the actor and by its guardian.
+/// The counters of a report. The actor's doors and its guardian share them.
 #[derive(Debug)]
 pub(crate) struct Vitals {
     name: &'static str,
@@ -52,7 +52,7 @@ impl Vitals {
         self.name
     }
 
-    /// Counts a message as waiting until what is handed back is dropped.
+    /// Counts a message as waiting until the returned value is dropped.
     pub(crate) fn sent(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting { vitals: self, since: monotonic() }
@@ -98,7 +98,7 @@ impl Latencies {
     }
 }
 
-/// A message on its way.
+/// A message that waits for its answer.
 pub(crate) struct Waiting<'v> {
     vitals: &'v Vitals,
     since: Instant,
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_counts_what_was_answered_and_what_waits() {
+    fn report_counts_answered_and_waiting_messages() {
         let vitals = Vitals::new("cache", Clock::system());
         let (one, two) = (vitals.sent(), vitals.sent());
         one.answered();
@@ -142,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_forgotten_after_two_windows() {
+    fn latencies_expire_after_two_windows() {
         let vitals = Vitals::new("cache", Clock::system());
-        let mut latencies = vitals.latencies.lock().expect("nobody else has it");
+        let mut latencies = vitals.latencies.lock().expect("the lock is not poisoned");
         let start = latencies.current_since;
         latencies.current.saturating_record(1000);
         latencies.turn(start + WINDOW);

@@ -1,4 +1,4 @@
-//! Compiled fact sets, by the digest of their facts, within a bound of bytes.
+//! A cache of compiled fact sets, by the digest of their facts, limited in bytes.
 
 use crate::platform::metrics::Checking;
 use oracled_domain::Sha256Hex;
@@ -7,17 +7,17 @@ use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The size by which the number of sets that fit is guessed.
+/// The assumed size of a set, to estimate how many sets fit.
 const TYPICAL_BYTES: u64 = 16 * 1024;
 
-/// The sets that were compiled last.
+/// The recently used sets.
 #[derive(Debug)]
 pub(super) struct Compiled {
     sets: Mutex<Cache<Sha256Hex, Kept, ByBytes>>,
     metrics: Checking,
 }
 
-/// A set with the weight that it had when it was put here: the cache relies on that.
+/// A set with its weight at the time of the insertion: the cache relies on a constant weight.
 #[derive(Debug, Clone)]
 struct Kept {
     set: Arc<FactSet>,
@@ -39,10 +39,10 @@ impl Compiled {
         Self { sets: Mutex::new(Cache::with_weighter(sets, bytes, ByBytes)), metrics }
     }
 
-    /// `facts`, compiled: now, or when they were asked about before.
+    /// Returns `facts`, compiled: from the cache, or compiled now.
     pub(super) fn of(&self, facts: &[String]) -> Arc<FactSet> {
         let sha256 = FactSet::sha256_of(facts);
-        // whoever panics holding it has changed nothing half-way that would matter: at worst a set is compiled anew
+        // a panic under the lock leaves no harmful state: at worst a set is compiled again
         let kept = self.sets.lock().unwrap_or_else(PoisonError::into_inner).get(&sha256).cloned();
         let kept = kept.map(|kept| kept.set);
         self.metrics.looked_up(kept.is_some());
@@ -53,14 +53,14 @@ impl Compiled {
         })
     }
 
-    /// Keeps `set`, by its weight as it is now: a rule that searches facts in a form of its own adds to it.
+    /// Stores `set` with its current weight: a rule that searches facts in its own form adds to the weight.
     pub(super) fn keep(&self, set: &Arc<FactSet>) {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = Kept { set: Arc::clone(set), weight_bytes: set.weight_bytes() };
         sets.insert(set.sha256().clone(), kept);
     }
 
-    /// The memory that all of them take, in bytes.
+    /// The memory of all sets, in bytes.
     #[cfg(test)]
     pub(super) fn weight_bytes(&self) -> u64 {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner).weight()

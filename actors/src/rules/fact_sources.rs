@@ -1,8 +1,8 @@
-//! Facts out of registered sources, for a text to be checked against (seeds: `rfc-0002-ground-truth`, "Query Contract", and
-//! `oracle-a-rules`, whose facts they become).
+//! Facts from registered sources, for the check of a text (seeds: `rfc-0002-ground-truth`, "Query Contract", and
+//! `oracle-a-rules`, which uses the facts).
 //!
-//! A service: everything that is asked is asked at once. What one of them does not give is an error over
-//! all of it: a text that is checked against fewer facts than were meant may fail for that, or pass what they would contradict.
+//! All entries are queried at once. If one entry gives no facts, the whole request fails. With fewer facts than intended,
+//! a text could fail for the missing facts, or pass although they contradict it.
 
 use crate::ground::queries::{Page, Queries, QueryError};
 use crate::platform::caller::carried;
@@ -18,38 +18,38 @@ use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 use tokio::task::{JoinSet, spawn_blocking};
 
-/// Why facts were not gathered.
+/// Why facts were not collected.
 #[derive(Debug, thiserror::Error)]
 pub enum FactsError {
-    /// Too many are asked, or nobody.
-    #[error("`facts_from` has {0} entries; 1 to {FACTS_FROM_MAX} are taken")]
+    /// The number of entries is out of range.
+    #[error("`facts_from` has {0} entries; 1 to {FACTS_FROM_MAX} are allowed")]
     Entries(usize),
-    /// One of them gives none.
+    /// One entry gives no facts.
     #[error("facts_from[{place}]: {cause}")]
     Entry {
-        /// Which, from 0.
+        /// The index of the entry, from 0.
         place: usize,
-        /// Why.
+        /// The cause.
         cause: FactsCause,
     },
-    /// All of them together give too many.
+    /// The entries together give too many facts.
     #[error("`facts_from`: {0}")]
     Together(NoFacts),
-    /// Gathering failed inside.
-    #[error("the facts could not be gathered: {0}")]
+    /// An internal error.
+    #[error("could not collect the facts: {0}")]
     Inside(String),
 }
 
 /// Why one entry gives no facts.
 #[derive(Debug, thiserror::Error)]
 pub enum FactsCause {
-    /// The query is not answered.
+    /// The query failed.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// What was answered gives none.
+    /// The answer gives no facts.
     #[error(transparent)]
     None(#[from] NoFacts),
-    /// A question is not decided.
+    /// The verification failed.
     #[error(transparent)]
     Verify(#[from] VerifyError),
     /// The ontology of a decision is missing.
@@ -58,12 +58,12 @@ pub enum FactsCause {
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Gathering failed inside.
-    #[error("the facts could not be gathered: {0}")]
+    /// An internal error.
+    #[error("could not collect the facts: {0}")]
     Inside(String),
 }
 
-/// Whoever gathers facts.
+/// The service that collects facts from sources.
 #[derive(Debug, Clone)]
 pub struct FactSources {
     queries: Queries,
@@ -76,10 +76,10 @@ impl FactSources {
         Self { queries, verification, store }
     }
 
-    /// `check` with what `facts_from` gives behind its own facts, entry by entry.
+    /// Returns `check` with the facts of `facts_from` after its own facts, in the order of the entries.
     ///
     /// # Errors
-    /// Of the first entry that gives none, why; where all of them give too many.
+    /// `Entry` for the first entry that gives no facts; `Together` if the entries together give too many.
     pub async fn gathered(&self, check: Check, facts_from: Vec<FactsFrom>) -> Result<Check, FactsError> {
         let entries = facts_from.len();
         if !(1..=FACTS_FROM_MAX).contains(&entries) {
@@ -116,10 +116,10 @@ impl FactSources {
                 let (known, _) =
                     self.store.registered::<Workflow>(request.workflow.as_str())?.ok_or_else(unknown)?;
                 let ontology = self.ontology(&known.document.ontology)?;
-                // whether its time lies ahead is looked at when it is decided
+                // the decision checks later whether the requested time is in the future
                 let at_any_time = Timestamp::MAX;
                 request.read(&known.document, &ontology, at_any_time).map_err(VerifyError::from)?;
-                // nobody is asked, and nothing logged, for what cannot give any
+                // a workflow that can give no facts is not run, so no source is called and nothing is logged
                 FactSource::is_possible_of(&known.document, &ontology, &request.axes)?;
                 let envelope = self.verified(*request).await?;
                 Ok(FactSource::of_envelope(&envelope, &self.ontology(&envelope.ontology)?)?)
@@ -144,13 +144,13 @@ impl FactSources {
         if room.is_none() {
             return Ok(rendered()?);
         }
-        // a long one keeps others waiting while it is put into words
+        // formatting a long answer takes time, and must not block other tasks of this thread
         let rendered = spawn_blocking(move || (rendered(), room)).await;
         let (rendered, _room) = rendered.map_err(|error| FactsCause::Inside(error.to_string()))?;
         Ok(rendered?)
     }
 
-    /// What the sources of a workflow come to.
+    /// Runs the verification and returns its envelope.
     async fn verified(&self, request: VerifyRequest) -> Result<Arc<Envelope>, FactsCause> {
         Ok(self.verification.verify(&request).await?)
     }

@@ -23,7 +23,7 @@ fn verdicts(evaluations: &[Evaluation]) -> Vec<&'static str> {
 }
 
 #[test]
-fn evaluations_come_in_order_and_in_one_commit_however_large_each_is() {
+fn evaluations_of_any_size_are_in_order_and_in_one_commit() {
     with_world(|World { system, .. }| async move {
         let small = ["Ice melts.".to_owned()];
         let large: Vec<String> = (0..10_000).map(|n| format!("Fact number {n} holds.")).collect();
@@ -40,20 +40,20 @@ fn evaluations_come_in_order_and_in_one_commit_however_large_each_is() {
 }
 
 #[test]
-fn nothing_is_said_of_an_evaluation_that_is_not_in_the_log() {
+fn evaluation_fails_if_it_cannot_be_logged() {
     with_world(|world| async move {
         world.break_store();
         let facts = ["Ice melts.".to_owned()];
         let told = world.system.rules.evaluate(vec![case("Ice melts", &facts)]).await;
         assert!(matches!(told, Err(RulesError::Commit(CommitError::Unavailable(_)))), "{told:?}");
-        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines.iter().all(|line| line.contains("rules_evaluated")), "{lines:?}");
     });
 }
 
 #[test]
-fn facts_that_were_asked_about_are_compiled_once() {
+fn fact_set_is_compiled_once() {
     let compiled = Compiled::new(1 << 20, crate::platform::metrics::Checking::default());
     let facts = ["Ice melts.".to_owned()];
     let first = compiled.of(&facts);
@@ -62,7 +62,7 @@ fn facts_that_were_asked_about_are_compiled_once() {
 }
 
 #[test]
-fn a_set_that_has_grown_is_weighed_anew() {
+fn fact_set_that_has_grown_is_weighed_again() {
     with_world(|World { system, .. }| async move {
         let bench = bench(&system);
         let facts: Vec<String> = (0..50).map(|n| format!("Fact number {n} holds, and is known.")).collect();

@@ -1,4 +1,4 @@
-//! A source out of the gallery, and runs of it, for tests.
+//! A source from the gallery, and runs of it, for tests.
 
 use crate::ground::ingestion::{Begin, Begun, Running};
 use crate::system::System;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub(crate) const PEER: Peer = Peer { uid: 7, gid: 7, pid: None };
 pub(crate) fn document<T: DeserializeOwned>(text: &str) -> T {
-    serde_json::from_str(text).expect("the gallery's documents are sound")
+    serde_json::from_str(text).expect("the gallery's documents are valid")
 }
 
 pub(crate) async fn population(system: &System) -> PipelineId {
@@ -31,8 +31,7 @@ pub(crate) async fn population(system: &System) -> PipelineId {
     register_pipeline(system, open_pipeline()).await
 }
 
-/// The gallery's pipeline with gates that let everything pass: a payload of three records changes a large share of the
-/// data.
+/// The gallery's pipeline with open gates: a payload of three records changes a large share of the data.
 pub(crate) fn open_pipeline() -> Box<Definition> {
     let mut definition = gallery_pipeline();
     definition.pipeline.gates = open_gates();
@@ -44,7 +43,7 @@ pub(crate) fn gallery_pipeline() -> Box<Definition> {
     document(include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json"))
 }
 
-/// Gates that let everything pass.
+/// Gates that pass every run.
 pub(crate) fn open_gates() -> Gates {
     let all = || Decimal::from(1);
     Gates {
@@ -99,7 +98,7 @@ pub(crate) async fn ingested(system: &System, pipeline_id: &PipelineId, payload:
     brought(system, asked(pipeline_id, archived(system, payload.as_bytes()), version)).await
 }
 
-/// The same in the place of what was read as that version before.
+/// Ingests `payload` as `version`, in place of the payload that was read as this version before.
 pub(crate) async fn replaced(system: &System, pipeline_id: &PipelineId, payload: &str, version: &str) -> Run {
     let begin = asked(pipeline_id, archived(system, payload.as_bytes()), version);
     brought(system, Begin { replace: true, ..begin }).await

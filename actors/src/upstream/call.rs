@@ -1,4 +1,4 @@
-//! One call of a model: as many attempts as may help, within a deadline, each of them accounted for.
+//! One call of a model: attempts with retries until the deadline, each logged as an [`Interaction`].
 
 use super::failure::{Failure, Kind, RETRY_AFTER_MAX};
 use super::{Attempt, Miss, Model, Refusal};
@@ -17,19 +17,19 @@ use tracing::warn;
 /// Defaults").
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: f32 = 2.0;
-/// So many attempts may follow the first, unless told otherwise (seed: the same).
+/// Default number of retries after the first attempt (seed: the same section).
 pub(crate) const RETRIES_MAX: u32 = 3;
 
-/// How long and how often a model is asked.
+/// Timeouts and retries of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallPolicy {
-    /// An attempt that takes longer is marked so in the log.
+    /// The log marks an attempt that takes longer.
     pub soft_timeout: Duration,
-    /// An attempt that takes longer is given up.
+    /// An attempt that takes longer is aborted.
     pub hard_timeout: Duration,
-    /// So long all attempts may take together, with the pauses between them.
+    /// Limit for all attempts together, including the pauses between them.
     pub deadline: Duration,
-    /// So many attempts may follow the first.
+    /// Maximum number of retries after the first attempt.
     pub max_retries: u32,
 }
 
@@ -44,8 +44,8 @@ impl Default for CallPolicy {
     }
 }
 
-/// The pauses before so many retries, each of them longer by a random part of itself, lest all callers come back at the
-/// same time.
+/// The pauses before each of `max_retries` retries. Random jitter is added to each, so that callers do not retry at the
+/// same moment.
 pub(crate) fn pauses(max_retries: u32) -> impl Iterator<Item = Duration> + use<> {
     ExponentialBuilder::new()
         .with_min_delay(FIRST_PAUSE)
@@ -56,82 +56,82 @@ pub(crate) fn pauses(max_retries: u32) -> impl Iterator<Item = Duration> + use<>
         .build()
 }
 
-/// What a call is for.
+/// The session and the path that a call belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Purpose {
-    /// Whose verdict.
+    /// The session whose verdict is generated.
     pub session_id: SessionId,
-    /// On which path.
+    /// The path on which the call is made.
     pub path: GatePath,
 }
 
-/// A model's answer. What else is known of it stands in the call's last [`Interaction`].
+/// A model's answer. Its metadata is in the call's last [`Interaction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What it says, without a code fence around it.
+    /// The model's text, without a code fence around it.
     pub text: String,
 }
 
-/// Why a call brought no answer.
+/// Why a call returned no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// The model could not be had.
+    /// The model could not be reached, or failed.
     #[error("the model is not available: {cause}")]
     Unavailable {
-        /// What was wrong last.
+        /// The last failure.
         cause: String,
-        /// For how long it wants to be left alone, if it says: an hour at the most.
+        /// The wait that the model requested: at most one hour.
         retry_after: Option<Duration>,
     },
-    /// It did not answer in time.
+    /// No answer arrived in time.
     #[error("the model did not answer in time: {cause}")]
     Timeout {
-        /// What was waited for last.
+        /// The last timeout.
         cause: String,
     },
-    /// The model refused the request itself. It will refuse the same request again.
-    #[error("the model refused the request: {cause}")]
+    /// The model rejected the request itself. The same request would be rejected again.
+    #[error("the model rejected the request: {cause}")]
     RefusedRequest {
         /// The HTTP status.
         status: u16,
         /// The model's message.
         cause: String,
     },
-    /// It answered, but gave no verdict. Asking again would not help.
+    /// The model answered without a usable text. A retry would not help.
     #[error("the model gave no verdict: {reason}")]
     Refused {
-        /// How.
+        /// Why the answer cannot be used.
         reason: Refusal,
     },
 }
 
-/// What a call says about the model's health.
+/// The effect of a call on the model's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// It answers, whatever it says.
+    /// The model answered; the content of the answer does not matter.
     Answered,
-    /// It does not answer as it should.
+    /// The model failed.
     Failed,
-    /// Nothing: the request was wrong, or one too many.
+    /// No effect: the request was wrong, or exceeded a rate limit.
     Neutral,
 }
 
-/// A call that is over.
+/// The result of a finished call.
 #[derive(Debug)]
 pub struct Called {
-    /// What it brought.
+    /// The answer, or why there is none.
     pub outcome: Result<Answer, ModelError>,
-    /// Each attempt, for the log.
+    /// One log event for each attempt.
     pub interactions: Vec<Event>,
     /// Whether any attempt may have reached the model.
     pub reached: bool,
-    /// What the last attempt says about the model's health.
+    /// The effect of the last attempt on the model's health.
     pub health: Health,
-    /// How long the last attempt took.
+    /// Duration of the last attempt, in milliseconds.
     pub latency_ms: u64,
 }
 
-/// Whoever calls a model.
+/// A client that calls one model with retries.
 #[derive(Debug, Clone)]
 pub struct Caller {
     model: Arc<dyn Model>,
@@ -139,7 +139,7 @@ pub struct Caller {
     clock: Clock,
 }
 
-/// What the attempts of one call have in common.
+/// The data that all attempts of one call share.
 #[derive(Debug, Clone, Copy)]
 struct Call<'a> {
     path: GatePath,
@@ -149,27 +149,27 @@ struct Call<'a> {
 }
 
 impl Caller {
-    /// Whoever calls `model` within `policy`.
+    /// Creates a client that calls `model` within the limits of `policy`.
     #[must_use]
     pub const fn new(model: Arc<dyn Model>, policy: CallPolicy, clock: Clock) -> Self {
         Self { model, policy, clock }
     }
 
-    /// The same caller, with `spent` taken off the deadline.
+    /// Returns the same client with its deadline shortened by `spent`.
     #[must_use]
     pub(crate) fn after(&self, spent: Duration) -> Self {
         let deadline = self.policy.deadline.saturating_sub(spent);
         Self { policy: CallPolicy { deadline, ..self.policy }, ..self.clone() }
     }
 
-    /// Asks the model, and again where that may help: after a pause, if `may_retry` says so when it is over. The first
-    /// attempt is the caller's own to allow.
+    /// Calls the model, with retries where they may help. After each pause, `may_retry` is called and can stop further
+    /// attempts. The first attempt does not call `may_retry`.
     ///
-    /// A wait that the model asks for is kept; where it would not end before the deadline, the call ends at once and
-    /// hands it back. An attempt that the deadline finds unanswered has timed out. `on_quota_wait` receives the wait
-    /// that the model asks for when a quota is used up. That wait applies to all calls of the model.
+    /// A wait that the model requests is respected. If it would end after the deadline, the call ends at once and returns
+    /// the wait. An attempt without an answer at the deadline is a timeout. `on_quota_wait` receives the wait that the
+    /// model asks for when a quota is used up. That wait applies to all calls of the model.
     ///
-    /// Dropping the future loses what was to be logged: it belongs into a task of its own.
+    /// Dropping the future loses the log events: run it in a separate task.
     pub async fn call(
         &self,
         purpose: &Purpose,
@@ -207,7 +207,7 @@ impl Caller {
         Called::new(outcome, interactions, reached, latency_ms)
     }
 
-    /// What is left of the time for all attempts.
+    /// The time left before the deadline.
     fn left(&self, began: Instant) -> Duration {
         self.policy.deadline.saturating_sub(monotonic().duration_since(began))
     }
@@ -252,8 +252,8 @@ impl Caller {
     }
 }
 
-/// How long to wait before a further attempt, where one may help and there is time: at least `pause`, of which there is
-/// none when the retries are used up, and as long as is asked for.
+/// The wait before the next attempt: at least `pause`, and at least the requested `Retry-After`. `None` if a retry cannot
+/// help, if `pause` is `None` because the retries are used up, or if the wait would pass the deadline.
 pub(crate) fn wait(failure: &Failure, pause: Option<Duration>, left: Duration) -> Option<Duration> {
     let wait = pause?.max(failure.retry_after.unwrap_or_default());
     (failure.is_retryable() && wait < left).then_some(wait)
@@ -308,7 +308,7 @@ mod tests {
             let pauses: Vec<_> = pauses(3).collect();
             assert_eq!(pauses.len(), 3);
             for (pause, least_ms) in pauses.iter().zip([100, 200, 400]) {
-                // a few nanoseconds more: the factor is a float
+                // a few nanoseconds of tolerance, because the factor is a float
                 let (least, most) =
                     (Duration::from_millis(least_ms), Duration::from_millis(2 * least_ms + 1));
                 assert!((least..=most).contains(pause), "{pause:?}");
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_as_long_as_the_model_asks_and_ends_before_the_deadline() {
+    fn wait_respects_retry_after_and_ends_before_the_deadline() {
         let ms = Duration::from_millis;
         let busy = |retry_after_s| failure(Kind::Status(429), retry_after_s);
         for (failure, pause_ms, left_ms, wait_ms) in [

@@ -1,4 +1,4 @@
-//! What can go wrong with a request, what it says about the one who was asked, and whether to ask again.
+//! Faults of a request: their effect on the upstream's health, and whether a retry may help.
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -8,27 +8,27 @@ use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
-/// A server that asks for a longer wait may be asked again after this.
+/// Upper limit for a `Retry-After` that is reported, or applied to all calls.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
-/// Dates as RFC 9110 writes them; a wrong weekday does not make a date another one.
+/// Parser for dates in the format of RFC 9110. It ignores a wrong weekday.
 static HTTP_DATE: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
-/// What went wrong.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// There was no connection: the request was not sent.
+    /// No connection could be opened: the request was not sent.
     Connect,
     /// The daemon lacks file descriptors, memory or ports. The request was not sent, so the upstream's health does not change.
     Shortage,
-    /// The whole answer was not there in time.
+    /// The whole answer did not arrive in time.
     Timeout,
-    /// The answer is of this status, which is not a success.
+    /// The answer has this status, which is not a success.
     Status(u16),
-    /// The connection broke before the answer was whole.
+    /// The connection broke before the whole answer arrived.
     Broken,
-    /// The answer is longer than is read.
+    /// The answer is longer than the limit.
     TooLarge,
-    /// The answer is a success and whole, and nothing that can be understood.
+    /// The answer is complete and has a success status, but its body cannot be parsed.
     Unreadable,
 }
 
@@ -50,11 +50,11 @@ impl fmt::Display for Kind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {detail}")]
 pub struct Failure {
-    /// What went wrong.
+    /// The kind of the fault.
     pub kind: Kind,
-    /// For how long the one who was asked wants to be left alone.
+    /// The wait that the upstream requested.
     pub retry_after: Option<Duration>,
-    /// More about it, for a person: short, one line, without secrets.
+    /// Details for people: one short line without secrets.
     pub detail: String,
 }
 
@@ -63,13 +63,13 @@ impl Failure {
         Self { kind, retry_after: None, detail }
     }
 
-    /// Whether the request may have reached the one who was asked.
+    /// Whether the request may have reached the upstream.
     #[must_use]
     pub const fn reached(&self) -> bool {
         !matches!(self.kind, Kind::Connect | Kind::Shortage)
     }
 
-    /// Whether the same request may succeed another time.
+    /// Whether a retry of the same request may succeed.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self.kind {
@@ -79,8 +79,8 @@ impl Failure {
         }
     }
 
-    /// The status of an answer that refuses the request itself. The same request is refused again until the request,
-    /// the key or the model changes.
+    /// The status of an answer that rejects the request itself. The same request is rejected again until the request, the
+    /// key or the model changes.
     #[must_use]
     pub fn permanent_status(&self) -> Option<u16> {
         match self.kind {
@@ -95,8 +95,8 @@ impl Failure {
         self.retry_after.filter(|_| self.kind == Kind::Status(429)).map(|wait| wait.min(RETRY_AFTER_MAX))
     }
 
-    /// Whether it speaks against the health of the one who was asked. What says that the request was wrong, too large or
-    /// one too many does not; another client error does: a dead key, say, has nobody served.
+    /// Whether the failure counts against the upstream's health. It does not count if the request was wrong, too large, or
+    /// exceeded a quota. Other client errors count: with an invalid key, for example, no call succeeds.
     #[must_use]
     pub const fn blames_upstream(&self) -> bool {
         match self.kind {
@@ -106,8 +106,8 @@ impl Failure {
         }
     }
 
-    /// What it says of the one who was probed. Who answers at all is there, and many know nothing at the place that is
-    /// asked for.
+    /// The effect of a failed probe on the upstream's health. A status from 300 to 499 is neutral: the upstream is running,
+    /// and many servers have nothing at the probed path.
     #[must_use]
     pub fn probed(&self) -> Outcome {
         match self.kind {
@@ -116,7 +116,7 @@ impl Failure {
         }
     }
 
-    /// What went wrong, as one word for the log.
+    /// The fault as a code for the log's `error_code`.
     #[must_use]
     pub fn error_code(&self) -> String {
         match self.kind {
@@ -131,18 +131,18 @@ impl Failure {
     }
 }
 
-/// The wait that a `Retry-After` header asks for, which is a number of seconds or a date. None where it is neither.
+/// The wait that a `Retry-After` header requests, in seconds or as a date. `None` if the header is neither.
 pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if let Some(wait) = seconds(header) {
         return Some(wait);
     }
     let date = HTTP_DATE.parse_timestamp(header).ok()?;
-    // a date that has passed asks for no wait
+    // a date in the past means no wait
     Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 
-/// The wait that a Google error asks for in its details, "3.5s" for instance.
+/// The wait in the `RetryInfo` of a Google error, for example `3.5s`.
 pub(crate) fn retry_info(body: &Value) -> Option<Duration> {
     let details = body.pointer("/error/details")?.as_array()?;
     let named = |detail: &&Value| {
@@ -152,7 +152,7 @@ pub(crate) fn retry_info(body: &Value) -> Option<Duration> {
     seconds(delay.strip_suffix('s')?)
 }
 
-/// A number of seconds; not every server knows that RFC 9110 wants a whole one.
+/// A number of seconds. RFC 9110 requires a whole number, but some servers send fractions.
 fn seconds(text: &str) -> Option<Duration> {
     let numeric = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     Duration::try_from_secs_f64(text.parse().ok().filter(|_| numeric)?).ok()
@@ -164,7 +164,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_may_succeed_another_time_is_asked_again() {
+    fn failure_is_retryable_only_if_a_retry_may_succeed() {
         let retryable = |kind| Failure::new(kind, String::new()).is_retryable();
         let statuses: Vec<u16> = (100..600).filter(|status| retryable(Kind::Status(*status))).collect();
         assert_eq!(statuses, [408, 429, 500, 502, 503, 504]);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_fails_where_nobody_answers_or_the_answer_says_so() {
+    fn probe_fails_on_missing_answers_and_server_errors() {
         let probed = |kind| Failure::new(kind, "x".into()).probed();
         for kind in
             [Kind::Status(404), Kind::Status(401), Kind::Status(429), Kind::Status(302), Kind::TooLarge]
@@ -207,14 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_request_without_a_connection_has_not_reached_anyone() {
+    fn request_without_a_connection_has_not_reached_the_upstream() {
         for (kind, reached) in [(Kind::Connect, false), (Kind::Timeout, true), (Kind::Broken, true)] {
             assert_eq!(Failure::new(kind, String::new()).reached(), reached, "{kind}");
         }
     }
 
     #[test]
-    fn retry_after_is_seconds_or_a_date_or_nothing() {
+    fn retry_after_is_parsed_as_seconds_or_as_a_date() {
         let now = "2026-11-20T10:00:00Z".parse().expect("a time");
         for (header, wait_ms) in [
             ("0", Some(0)),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_info_is_read_where_it_is_sound() {
+    fn retry_info_is_ignored_where_it_is_malformed() {
         let info = |delay: Value| {
             let help = json!({"@type": "type.googleapis.com/google.rpc.Help"});
             let info = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay});

@@ -1,8 +1,8 @@
-//! The Markdown code fence that models put around JSON although they were told not to.
+//! The Markdown code fence that models put around JSON although the prompt forbids it.
 
 const FENCE: &str = "```";
 
-/// The text within one code fence around the whole of `text`, else `text` as it is. Nothing else is repaired.
+/// Returns the text within one code fence around the whole of `text`, else `text` unchanged. Nothing else is repaired.
 pub(crate) fn strip_fence(text: &str) -> &str {
     inside(text.trim()).unwrap_or(text)
 }
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_fence_around_everything_is_taken_off() {
+    fn strip_fence_removes_one_fence_around_the_whole_text() {
         for fenced in
             ["```json\n{}\n```", "```\n{}\n```", "  ```JSON  \r\n{}\r\n```\n\n", "```json\n\n  {}\n  ```"]
         {
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_stays_as_it_came() {
+    fn strip_fence_leaves_any_other_text_unchanged() {
         for text in [
             "{}",
             " {} \n",

@@ -1,4 +1,4 @@
-//! Gemini's wire: `POST …/models/{model}:generateContent`.
+//! Gemini's API: `POST …/models/{model}:generateContent`.
 
 use super::wire::{self, Said};
 use super::{Attempt, BadEndpoint, BoxFuture, Endpoint, Failure, Key, Model, Refusal};
@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The header that the key stands in.
+/// The header that contains the API key.
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// A model behind Gemini's API.
+/// A model that is called through Gemini's API.
 #[derive(Debug, Clone)]
 pub struct Gemini {
     endpoint: Endpoint,
@@ -22,10 +22,10 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// The API of `version`, "v1beta" for instance, at `base`.
+    /// Creates a client of the API at `base`, in `version`, for example `v1beta`.
     ///
     /// # Errors
-    /// Where `base` is no base URL, or no header can hold `key`.
+    /// If `base` is not a base URL, or `key` does not fit into a header.
     pub fn new(base: &str, version: String, key: SecretString, clock: Clock) -> Result<Self, BadEndpoint> {
         let key = Key::in_header(KEY_HEADER, key)?;
         Ok(Self { endpoint: Endpoint::new(base, Some(key), clock)?, version })
@@ -73,13 +73,13 @@ fn question(prompt: &Prompt, settings: &Settings) -> Value {
             "topK": settings.top_k,
             "candidateCount": settings.candidate_count,
             "responseMimeType": "application/json",
-            // thinking is charged against the answer's length, and can leave none of it
+            // thinking uses the token budget of the answer, and can use all of it
             "thinkingConfig": {"thinkingBudget": 0},
         },
     })
 }
 
-/// An answer. Each part of it has been seen to be absent.
+/// An answer. All of its parts are optional, because answers without each of them occur.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Content {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_joined_and_thoughts_left_out() {
+    fn text_joins_all_parts_except_thoughts() {
         let parts = json!([
             {"text": "I wonder", "thought": true}, {"text": "{\"a\":"}, {"inlineData": {}}, {"text": "1}", "thought": false}
         ]);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_absent_may_be_absent() {
+    fn text_is_empty_where_parts_of_the_answer_are_missing() {
         for answer in [json!({}), json!({"candidates": null}), json!({"candidates": []})] {
             assert_eq!(said(answer).text, Err(Refusal::Empty));
         }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_that_is_done_counts() {
+    fn unfinished_or_blocked_answer_is_refused() {
         let content = json!({"parts": [{"text": "{}"}]});
         for reason in ["MAX_TOKENS", "SAFETY", "RECITATION", "SOMETHING_NEW", "stop"] {
             let answer = candidate(json!({"content": content, "finishReason": reason}));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cost_and_who_answered_is_kept() {
+    fn usage_and_model_version_are_kept() {
         let said = said(json!({
             "candidates": [{"finishReason": "STOP"}],
             "usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 5},

@@ -1,5 +1,5 @@
-//! HTTP to one place outside: each request within a time, each answer within a bound of bytes, no redirects, no
-//! proxies, no retries of the client's own.
+//! An HTTP client for one upstream. Requests have a timeout and answers a size limit. The client follows no redirects, uses
+//! no proxies and does not retry.
 
 use super::failure::{Failure, Kind, retry_after, retry_info};
 use crate::platform::clock::{Clock, monotonic};
@@ -15,31 +15,33 @@ use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// So much of an answer is read without being told otherwise, in bytes.
+/// Default limit for the body of an answer, in bytes.
 pub const BODY_MAX_BYTES: usize = 4 << 20;
-/// So long a connection may take to be made.
+/// Timeout for opening a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Words that come from outside are cut after so many characters.
+/// Texts from an upstream are cut to this many characters.
 const WORDS_MAX_CHARS: usize = 200;
 
-/// Why there can be no endpoint.
+/// Why an endpoint cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum BadEndpoint {
-    /// The base is no URL at all.
+    /// The base is not a URL.
     #[error("the base is not a URL: {0}")]
     NotUrl(String),
-    /// The base is a URL, but not one to put a path behind.
-    #[error("a base URL begins with http:// or https:// and has no user, password, query or fragment")]
+    /// The base is a URL, but no path can be appended to it.
+    #[error(
+        "not a base URL (allowed: http:// or https:// with a host, without a user, password, query or fragment)"
+    )]
     NotBase,
     /// The key does not fit into a header.
-    #[error("a key is made of visible ASCII characters, and has at least one")]
+    #[error("the key does not fit into a header (allowed: one or more visible ASCII characters)")]
     BadKey,
-    /// The client cannot be made; the system has no certificates, say.
-    #[error("the HTTP client cannot be made: {0}")]
+    /// The HTTP client cannot be created, for example because the system has no certificates.
+    #[error("could not create the HTTP client: {0}")]
     Client(String),
 }
 
-/// What proves who asks: a secret in a header.
+/// A secret in a header, by which the daemon authenticates.
 #[derive(Debug, Clone)]
 pub struct Key {
     name: HeaderName,
@@ -48,18 +50,18 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key that stands alone in the header `name`.
+    /// Creates a key that is sent in the header `name`, without a scheme.
     ///
     /// # Errors
-    /// Where no header can hold it.
+    /// If `secret` does not fit into a header.
     pub fn in_header(name: HeaderName, secret: SecretString) -> Result<Self, BadEndpoint> {
         Self::new(name, "", secret)
     }
 
-    /// A bearer token.
+    /// Creates a bearer token for the `Authorization` header.
     ///
     /// # Errors
-    /// Where no header can hold it.
+    /// If `secret` does not fit into a header.
     pub fn bearer(secret: SecretString) -> Result<Self, BadEndpoint> {
         Self::new(AUTHORIZATION, "Bearer ", secret)
     }
@@ -74,35 +76,35 @@ impl Key {
         Ok(Self { name, value, secret })
     }
 
-    /// `request` with the key.
+    /// Adds the key to `request`.
     pub(crate) fn put_into(&self, request: RequestBuilder) -> RequestBuilder {
         request.header(self.name.clone(), self.value.clone())
     }
 }
 
-/// An answer whose head came, of whatever status.
+/// An answer of any status whose head arrived.
 #[derive(Debug)]
 pub struct Head {
-    /// Its status.
+    /// HTTP status.
     pub status: StatusCode,
-    /// The wait that its `Retry-After` asks for.
+    /// The wait that `Retry-After` requests.
     pub retry_after: Option<Duration>,
-    /// Its body, if that came whole.
+    /// The body, or why it could not be read.
     pub body: Result<Bytes, Failure>,
 }
 
-/// An answer that came whole, of whatever status.
+/// A complete answer of any status.
 #[derive(Debug)]
 pub struct Reply {
-    /// Its status.
+    /// HTTP status.
     pub status: StatusCode,
-    /// The wait that its `Retry-After` asks for.
+    /// The wait that `Retry-After` requests.
     pub retry_after: Option<Duration>,
-    /// Its body.
+    /// The body.
     pub body: Bytes,
 }
 
-/// One place outside: where it is, and what proves to it who asks.
+/// One upstream: its base URL, and the key for it.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     client: Client,
@@ -113,10 +115,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The place at `base`, an http or https URL, whose path is put before every request's.
+    /// Creates an endpoint at `base`, an http or https URL. Its path is prefixed to the path of each request.
     ///
     /// # Errors
-    /// Where `base` is not such a URL, or there can be no client.
+    /// If `base` is not such a URL, or the HTTP client cannot be created.
     pub fn new(base: &str, key: Option<Key>, clock: Clock) -> Result<Self, BadEndpoint> {
         let base = Url::parse(base).map_err(|error| BadEndpoint::NotUrl(error.to_string()))?;
         let bare = base.username().is_empty()
@@ -132,21 +134,21 @@ impl Endpoint {
         Ok(Self { client, base, key, clock, body_max_bytes: BODY_MAX_BYTES })
     }
 
-    /// The same place, of whose answers at most so many bytes are read.
+    /// Sets the limit for the body of an answer, in bytes.
     #[must_use]
     pub const fn reading_at_most(mut self, body_max_bytes: usize) -> Self {
         self.body_max_bytes = body_max_bytes;
         self
     }
 
-    /// A request that reads what is at `path`, whose segments are escaped.
+    /// Creates a GET request. Each segment of `path` is escaped.
     pub fn get(&self, path: &[&str]) -> RequestBuilder {
         self.keyed(self.client.get(self.url(path)))
     }
 
-    /// A request that sends `body` to `path`, whose segments are escaped.
+    /// Creates a POST request with `body` as JSON. Each segment of `path` is escaped.
     pub fn post(&self, path: &[&str], body: &impl Serialize) -> RequestBuilder {
-        let body = serde_json::to_string(body).expect("what is sent is plain data with string keys");
+        let body = serde_json::to_string(body).expect("the body is plain data with string keys");
         let request = self.client.post(self.url(path));
         self.keyed(request.header(CONTENT_TYPE, "application/json").body(body))
     }
@@ -167,19 +169,19 @@ impl Endpoint {
         }
     }
 
-    /// Sends `request` once and reads its answer, all of it within `limit`.
+    /// Sends `request` once and reads the whole answer within `limit`.
     ///
     /// # Errors
-    /// Where no whole answer came. One of an unwelcome status is an answer.
+    /// If no complete answer arrived. An answer with an error status is not an error here.
     pub async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<Reply, Failure> {
         let Head { status, retry_after, body } = self.head(request, limit).await?;
         Ok(Reply { status, retry_after, body: body? })
     }
 
-    /// The same for whom the answer's head is enough: a body that is cut, too long or late does not undo it.
+    /// Like [`Self::send`], for callers that need only the head: a body that is cut, too long or late is not an error.
     ///
     /// # Errors
-    /// Where no head came.
+    /// If no head arrived.
     pub async fn head(&self, request: RequestBuilder, limit: Duration) -> Result<Head, Failure> {
         let began = monotonic();
         let late = |_| Failure::new(Kind::Timeout, format!("waited for {} ms", limit.as_millis()));
@@ -192,16 +194,15 @@ impl Endpoint {
         Ok(Head { status, retry_after, body })
     }
 
-    /// Whether `reply` is of a success' status.
+    /// Checks that `reply` has a success status.
     ///
     /// # Errors
-    /// Where it is not: what its body says about that, if it is an error as model APIs write them. It is never taken
-    /// for anything else.
+    /// If it has not: the status, with the details of the body if the body is an error in the format of the model APIs.
     pub fn check(&self, reply: &Reply) -> Result<(), Failure> {
         if reply.status.is_success() {
             return Ok(());
         }
-        // it may be no JSON at all; then the status has to say it
+        // the body may not be JSON; the detail is then the status
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let word = |place: &str| body.pointer(place).and_then(Value::as_str);
         let words = [word("/error/status").or_else(|| word("/error/type")), word("/error/message")];
@@ -213,7 +214,7 @@ impl Endpoint {
         })
     }
 
-    /// Words from outside as they may be shown: one line, bounded, and without the key, which some servers quote.
+    /// Cleans a text from an upstream for display: one line, cut, and without the key, which some servers quote.
     #[must_use]
     pub fn clean(&self, words: &str) -> String {
         let words = match &self.key {
@@ -225,13 +226,13 @@ impl Endpoint {
     }
 }
 
-/// The wait that the `Retry-After` of `response` asks for.
+/// The wait that the `Retry-After` header of `response` requests.
 pub(crate) fn asked_wait(response: &Response, clock: &Clock) -> Option<Duration> {
     let header = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     retry_after(header, clock.now())
 }
 
-/// The whole body of `response`, of at most `max_bytes`.
+/// Reads the whole body of `response`, of at most `max_bytes`.
 pub(crate) async fn read(mut response: Response, max_bytes: usize) -> Result<Bytes, Failure> {
     let mut body = BytesMut::new();
     while let Some(piece) = response.chunk().await.map_err(|error| failure(&error))? {
@@ -243,9 +244,9 @@ pub(crate) async fn read(mut response: Response, max_bytes: usize) -> Result<Byt
     Ok(body.freeze())
 }
 
-/// A client that does what it is told and nothing beside. Without TLS it needs no certificates of the system.
+/// A client without redirects, retries and proxies. Without TLS it does not load the system's certificates.
 pub(crate) fn client(tls: bool) -> ClientBuilder {
-    // the error is that there is a provider already, and that will do
+    // the only possible error is that a provider is already installed, which is fine
     drop(rustls::crypto::ring::default_provider().install_default());
     let builder = Client::builder()
         .user_agent(concat!("oracled/", env!("CARGO_PKG_VERSION")))
@@ -256,7 +257,7 @@ pub(crate) fn client(tls: bool) -> ClientBuilder {
     if tls { builder.https_only(true) } else { builder.tls_certs_only([]) }
 }
 
-/// What an error of the client means. It holds no URL and no header.
+/// Converts an error of the HTTP client. The result contains no URL and no header.
 pub(crate) fn failure(error: &reqwest::Error) -> Failure {
     let kind = match () {
         () if is_shortage(error) => Kind::Shortage,
@@ -282,7 +283,7 @@ pub(crate) fn is_shortage(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// The innermost reason, which says what happened; the outer ones say to whom.
+/// The message of the innermost error, which names the cause. The outer errors only name the URL.
 pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_is_a_plain_http_url() {
+    fn endpoint_accepts_only_plain_http_base_urls() {
         for good in ["http://127.0.0.1:1", "https://example.org/v1", "http://[::1]/a/b/"] {
             assert!(endpoint(good, None).is_ok(), "{good}");
         }
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_goes_behind_the_bases_and_cannot_leave_it() {
+    fn path_is_appended_to_the_base_and_cannot_leave_it() {
         for (base, path, url) in [
             ("http://a", ["v1", "models"], "http://a/v1/models"),
             ("http://a/", ["v1", "models"], "http://a/v1/models"),
@@ -335,14 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_no_header_can_hold_is_refused() {
+    fn key_that_does_not_fit_into_a_header_is_rejected() {
         for bad in ["", " ", "a b", "a\n", "é", "\u{7f}"] {
             assert!(matches!(Key::bearer(bad.into()), Err(BadEndpoint::BadKey)), "{bad:?}");
         }
     }
 
     #[test]
-    fn a_key_is_shown_nowhere() {
+    fn key_is_never_shown() {
         for key in [Key::bearer("s3cret".into()), Key::in_header(AUTHORIZATION, "s3cret".into())] {
             let endpoint = endpoint("http://a", Some(key.expect("a key"))).expect("a base");
             assert!(!format!("{endpoint:?}").contains("s3cret"), "{endpoint:?}");

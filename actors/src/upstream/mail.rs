@@ -1,4 +1,4 @@
-//! Mail services: whoever takes a mail and brings it to a customer, behind one small trait.
+//! Mail services, which deliver mails to customers.
 
 mod http;
 mod letter;
@@ -12,14 +12,14 @@ use crate::upstream::oracle_health::Probe;
 use oracled_domain::verdict::mail::SendFailure;
 use oracled_domain::{Mail, OracleId};
 
-/// A mail service. Its probe finds out whether it is there.
+/// A mail service. Its probe checks whether the service is available.
 pub trait MailService: Probe {
-    /// Its name among the oracles.
+    /// The name of the service among the oracles.
     fn oracle_id(&self) -> OracleId {
-        "mail".parse().expect("it is a short plain word")
+        "mail".parse().expect("`mail` is a valid id")
     }
 
-    /// Hands one mail over, within a time of its own. The mail's id goes with it, so that a mail that comes twice,
-    /// because nobody heard that it was taken, can be told from two mails.
+    /// Submits one mail, within the service's own timeout. The mail's id is sent along. If a mail is sent again because the
+    /// first confirmation was lost, the service can recognize the duplicate by this id.
     fn send<'a>(&'a self, mail: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>>;
 }

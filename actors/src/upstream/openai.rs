@@ -1,4 +1,4 @@
-//! The wire of OpenAI and of the many servers that speak it: `POST …/chat/completions`.
+//! The API of OpenAI and of the many servers compatible with it: `POST …/chat/completions`.
 
 use super::wire::{self, Said};
 use super::{Attempt, BadEndpoint, BoxFuture, Endpoint, Failure, Key, Model, Refusal};
@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The seed of whatever a server draws although it should not draw; any number does, as long as it stays.
+/// The seed for servers that sample even at a temperature of 0. The number does not matter, but it must not change.
 const SEED: u32 = 0;
 
-/// A model behind an API like OpenAI's.
+/// A model that is called through an OpenAI-compatible API.
 #[derive(Debug, Clone)]
 pub struct OpenAi {
     endpoint: Endpoint,
@@ -21,11 +21,11 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// The API at `base`, which usually ends in `/v1`; a server of one's own may want no key. `top_k` is not in
-    /// OpenAI's API, so it is sent only with `send_top_k`.
+    /// Creates a client of the API at `base`, which usually ends in `/v1`. A self-hosted server may need no key. `top_k` is
+    /// not part of OpenAI's API, so it is sent only with `send_top_k`.
     ///
     /// # Errors
-    /// Where `base` is no base URL, or no header can hold `key`.
+    /// If `base` is not a base URL, or `key` does not fit into a header.
     pub fn new(
         base: &str,
         key: Option<SecretString>,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_that_is_done_counts() {
+    fn unfinished_or_declined_answer_is_refused() {
         let choice = |message: Value, reason: Value| {
             said(json!({"choices": [{"index": 0, "message": message, "finish_reason": reason}]})).text
         };
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_choices_is_empty() {
+    fn answer_without_choices_is_empty() {
         for answer in [json!({}), json!({"choices": null}), json!({"choices": []})] {
             assert_eq!(said(answer).text, Err(Refusal::Empty));
         }

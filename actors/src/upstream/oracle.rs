@@ -1,7 +1,7 @@
-//! Live sources: whoever is asked about one thing while somebody waits, behind one small trait (RFC-0002, Part II).
+//! Live sources: external services that are queried about one subject while the client waits (RFC-0002, Part II).
 //!
-//! What a source answers is read by its adapter, a document; nothing is coded for one source. Nothing here decides whether an
-//! answer counts beside others: that is `oracled_domain::verification`'s.
+//! A source's answers are parsed by its adapter, which is a document; no source needs code of its own. This module does not
+//! decide whether an answer counts against others: `oracled_domain::verification` does.
 
 mod http;
 mod signature;
@@ -22,49 +22,50 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whoever asks live sources.
+/// A client of live sources.
 pub trait LiveOracle: fmt::Debug + Send + Sync {
-    /// Whether a source can be asked by `adapter`, as far as that is known without asking.
+    /// Checks whether `adapter` can be used, without sending a request.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// The fault in the adapter's endpoint or credential, and the allowed values.
     fn check(&self, adapter: &Ready) -> Result<(), WebError>;
 
-    /// Asks one source one question. Dropping the future ends the call, and loses nothing but that.
+    /// Queries one source. Dropping the future cancels the call and has no other effect.
     fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer>;
 }
 
-/// What a live source is asked, and by which adapter.
+/// A query to a live source.
 #[derive(Debug, Clone)]
 pub struct LiveAsk {
-    /// The adapter of the source, made ready.
+    /// The source's adapter, validated.
     pub adapter: Arc<Ready>,
-    /// How far the source is trusted, as registered.
+    /// The source's tier, as registered.
     pub oracle_tier: OracleTier,
     /// The publisher of the answers, as registered: the first link of their chain of custody.
     pub authority: String,
-    /// About which thing: the values of identity axes.
+    /// The subject of the query: the values of its identity axes.
     pub thing: BTreeMap<String, Value>,
-    /// As it was then; now where there is none.
+    /// The time that the query is about; `None` for now.
     pub point_in_time: Option<Timestamp>,
     /// The last good answer to the same question.
     pub kept: Option<KeptAnswer>,
-    /// For so long an answer is waited for, all attempts together.
+    /// Timeout for all attempts together.
     pub within: Duration,
-    /// For which decision, for the service's log.
+    /// The decision that the query belongs to, for the service's log.
     pub execution_id: String,
 }
 
-/// What came of asking a live source.
+/// The result of querying a live source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveAnswer {
-    /// What it replied. A candidate has all that the source says of the thing, and no freshness: that is its policy's to say.
+    /// The source's reply. A candidate contains all values that the source has of the subject, and no freshness: a policy
+    /// determines that later.
     pub reply: Reply,
-    /// What is kept from now on in the place of `kept`; where there is none, that stays as it is.
+    /// The answer to cache in place of `kept`; `None` leaves `kept` as it is.
     pub keep: Option<KeptAnswer>,
-    /// What it says of the source's health; that it has timed out is judged by whoever has asked.
+    /// The effect on the source's health. A timeout is [`Outcome::Neutral`] here: the caller decides about timeouts.
     pub outcome: Outcome,
-    /// What was noted of the answer and did not keep it out.
+    /// Findings about the answer that did not cause its rejection.
     pub warnings: Vec<String>,
 }
 

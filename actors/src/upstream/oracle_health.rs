@@ -1,8 +1,8 @@
-//! The health of the oracles: who may be called, who is probed, and what became of it.
+//! The health of the oracles: permits for calls, probes, and circuits.
 //!
-//! Each has a state machine of its own in `domain`. Whoever wants to call an oracle asks for a [`Lease`] and reports
-//! through it how the call ended; beside that every oracle is probed at its interval. A change of status is an audit
-//! event that nothing waits for; what an administrator steers is committed before it takes effect.
+//! The state machine of each oracle is in `domain`. A caller requests a [`Lease`] before it calls an oracle, and reports
+//! the outcome of the call through it. In addition, each oracle is probed at its interval. A change of status is logged in
+//! the background. An administrator's action is committed before it takes effect.
 
 mod error;
 mod lease;
@@ -32,66 +32,68 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How often it looks which circuits' time has passed and which probes are due.
+/// Interval between checks for elapsed circuit timeouts and due probes.
 const TICK: Duration = Duration::from_secs(1);
-/// A probe that takes longer has failed.
+/// Timeout of a probe; a probe that takes longer has failed.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
-/// Finds out whether an oracle could do what it is for, without having it done.
+/// Checks whether an oracle is able to serve calls, without making a real call.
 pub trait Probe: fmt::Debug + Send + Sync {
-    /// Asks it once: a success if it could; a failure, of whose reason 200 characters are kept, if nobody answers or the
-    /// answer says that it could not; neutral if it answers, and not to the question. It is dropped after five seconds.
+    /// Probes the oracle once. A success means that it can serve calls. A failure means that it did not answer, or that its
+    /// answer reports a fault; 200 characters of the reason are kept. Neutral means that it answered with an unrelated
+    /// reply. The future is dropped after 5 s.
     fn probe(&self) -> BoxFuture<'_, Outcome>;
 }
 
-/// An oracle to watch over.
+/// An oracle whose health is tracked.
 #[derive(Debug, Clone)]
 pub struct Oracle {
-    /// Its name; no other has it.
+    /// Name of the oracle; unique.
     pub id: OracleId,
-    /// How it is watched.
+    /// Thresholds and intervals.
     pub config: HealthConfig,
-    /// How it is probed, if it can be.
+    /// Its probe, if it can be probed.
     pub probe: Option<Arc<dyn Probe>>,
 }
 
-/// Asks for leave to call an oracle.
+/// Requests a permit to call an oracle.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Lease, PermitError>")]
 pub struct Permit(pub OracleId);
 
-/// Has an oracle watched that there was none of so far; one that is watched stays as it is.
+/// Adds an oracle if it is not tracked yet. A tracked oracle is unchanged.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Watch(pub Oracle);
 
-/// Asks how every oracle is doing, in the order of their names.
+/// Returns the status of each oracle, sorted by name.
 #[derive(Debug, Message)]
 #[rtype(result = "Vec<HealthStatus>")]
 pub struct Statuses;
 
-/// Does it. The entry is durable before it takes effect; where it changes nothing there is none.
+/// Applies an administrator's action to a circuit. The log entry is durable before the action takes effect. An action that
+/// changes nothing is not logged.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Steered, SteerError>")]
 pub struct Steer {
-    /// To which oracle.
+    /// The oracle.
     pub oracle_id: OracleId,
-    /// What.
+    /// The action.
     pub action: CircuitAction,
-    /// By order of whom.
+    /// The administrator.
     pub peer: Peer,
 }
 
-/// What an administrator's order came to.
+/// The result of an administrator's action.
 #[derive(Debug)]
 pub struct Steered {
-    /// How the oracle is doing now.
+    /// The status of the oracle after the action.
     pub status: HealthStatus,
-    /// How the probe ended, if one was ordered.
+    /// The outcome of the probe, if the action was a probe.
     pub probe: Option<Outcome>,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Report {
@@ -100,7 +102,7 @@ struct Report {
     outcome: Outcome,
 }
 
-/// Puts in force what was committed, whatever the oracle has come to by itself meanwhile, and answers how it is doing.
+/// Applies a committed action to the oracle's current state, and returns its status.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<HealthStatus, UnknownOracle>")]
 struct Settle {
@@ -112,7 +114,7 @@ struct Settle {
 struct Watched {
     health: Health,
     probe: Option<Arc<dyn Probe>>,
-    /// Held by the probe that is under way.
+    /// Held while a probe is running.
     turn: Arc<Semaphore>,
 }
 
@@ -122,7 +124,7 @@ impl Watched {
     }
 }
 
-/// The actor. What it knows of the oracles survives its panics.
+/// The actor. Its state survives a panic.
 #[derive(Debug)]
 pub struct OracleHealth {
     oracles: BTreeMap<OracleId, Watched>,
@@ -136,19 +138,19 @@ impl OracleHealth {
         Self { oracles: watched.collect(), log, clock }
     }
 
-    /// The oracle as it is at this moment.
+    /// The oracle, with its state advanced to `now`.
     fn at(&mut self, oracle_id: &OracleId, now: Timestamp) -> Result<&mut Watched, UnknownOracle> {
         let Self { oracles, log, .. } = self;
         if !oracles.contains_key(oracle_id) {
             let known = oracles.keys().cloned().collect();
             return Err(UnknownOracle { oracle_id: oracle_id.clone(), known });
         }
-        let watched = oracles.get_mut(oracle_id).expect("it was seen a moment ago");
+        let watched = oracles.get_mut(oracle_id).expect("the oracle was found above");
         tell(log, oracle_id, watched.health.pass(now), now);
         Ok(watched)
     }
 
-    /// Passes the time, and begins the probes that are due.
+    /// Advances all circuits to the current time, and starts the probes that are due.
     fn tick(&mut self, me: &Addr<Self>) {
         let now = self.clock.now();
         for (oracle_id, watched) in &mut self.oracles {
@@ -161,7 +163,7 @@ impl OracleHealth {
         }
     }
 
-    /// What an administrator's order is to be logged as, if it changes anything.
+    /// The log entry of an administrator's action; `None` if the action changes nothing.
     fn ordered(&mut self, steer: &Steer, now: Timestamp) -> Result<Option<Event>, UnknownOracle> {
         let Steer { oracle_id, action, peer } = steer;
         let mut foreseen = self.at(oracle_id, now)?.health.clone();
@@ -177,7 +179,7 @@ impl OracleHealth {
         Ok(change.map(|change| entry(oracle_id.clone(), change, Some(*peer), now)))
     }
 
-    /// Everything that an ordered probe needs.
+    /// The probe, the lease and the permit for a probe that an administrator requested.
     fn probe_now(
         &mut self,
         oracle_id: &OracleId,
@@ -193,7 +195,7 @@ impl OracleHealth {
     }
 }
 
-/// A probe, the leave to make it, and the oracle's turn.
+/// A probe, its lease, and the permit that prevents parallel probes of the oracle.
 type Probing = (Arc<dyn Probe>, Lease, OwnedSemaphorePermit);
 
 fn entry(oracle_id: OracleId, change: Change, peer: Option<Peer>, timestamp: Timestamp) -> Event {
@@ -205,21 +207,21 @@ fn entry(oracle_id: OracleId, change: Change, peer: Option<Peer>, timestamp: Tim
     )
 }
 
-/// Has a change that has happened written down; nothing waits for that.
+/// Logs a change of status in the background.
 fn tell(log: &Log, oracle_id: &OracleId, change: Option<Change>, now: Timestamp) {
     let Some(change) = change else { return };
     let (from, to) = (change.from.into_str(), change.to.into_str());
-    tracing::warn!(%oracle_id, from, to, cause = change.cause, "the health of an oracle has changed");
+    tracing::warn!(%oracle_id, from, to, cause = change.cause, "oracle health changed");
     let (log, entry) = (log.clone(), entry(oracle_id.clone(), change, None, now));
-    // tasks are polled in the order they were spawned, and ask the logger at once: entries keep their order
+    // tasks are polled in the order of spawning, and each sends to the logger at its first poll: entries keep their order
     actix_rt::spawn(async move {
         if let Err(error) = log.commit(entry.into()).await {
-            tracing::error!(%error, "a change of an oracle's health is not in the log");
+            tracing::error!(%error, "could not log a change of oracle health");
         }
     });
 }
 
-/// Makes a probe, within its bound, and reports how it ended.
+/// Runs a probe within its timeout, and reports its outcome.
 async fn probed(probe: Arc<dyn Probe>, lease: Lease, turn: OwnedSemaphorePermit) -> Outcome {
     let late = |_| Outcome::Failure(format!("the probe took longer than {PROBE_MAX:?}"));
     let ended = match timeout(PROBE_MAX, probe.probe()).await.unwrap_or_else(late) {
@@ -273,7 +275,7 @@ impl Handler<Report> for OracleHealth {
 
     fn handle(&mut self, Report { oracle_id, permit, outcome }: Report, _: &mut Context<Self>) {
         let now = self.clock.now();
-        // a lease names an oracle that there is
+        // a lease always names a tracked oracle
         let Ok(watched) = self.at(&oracle_id, now) else { return };
         let change = watched.health.report(now, permit, outcome);
         tell(&self.log, &oracle_id, change, now);
@@ -325,7 +327,7 @@ impl Handler<Settle> for OracleHealth {
     fn handle(&mut self, Settle { oracle_id, action }: Settle, _: &mut Context<Self>) -> Self::Result {
         let now = self.clock.now();
         let health = &mut self.at(&oracle_id, now)?.health;
-        // the entry is written already
+        // the log entry is already committed
         let change = match action {
             CircuitAction::Open => health.open(now),
             CircuitAction::Close => health.close(),
@@ -333,7 +335,7 @@ impl Handler<Settle> for OracleHealth {
         };
         let status = health.status();
         if let Some(Change { to, .. }) = change {
-            tracing::warn!(%oracle_id, to = to.into_str(), "an administrator has steered an oracle");
+            tracing::warn!(%oracle_id, to = to.into_str(), "administrator changed an oracle's circuit");
         }
         Ok(status)
     }

@@ -1,7 +1,7 @@
-//! Places outside that documents name, asked by HTTP.
+//! HTTP requests to addresses that documents name.
 //!
-//! What is asked, and what answers, is not trusted: only public addresses are reached, redirects are followed by hand, and
-//! a credential is shown to its own origin alone.
+//! Neither the addresses nor the answers are trusted. Only public addresses are reached, each redirect is checked, and a
+//! credential is sent only to its own origin.
 
 mod address;
 mod credential;
@@ -34,51 +34,51 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// So many redirects are followed.
+/// Maximum number of redirects that are followed.
 pub const REDIRECTS_MAX: usize = 5;
-/// A validator that is longer is not kept, in bytes.
+/// A validator that is longer is not stored, in bytes.
 const VALIDATOR_MAX_BYTES: usize = 1024;
-/// A coding is named in errors up to so many characters.
+/// A coding in an error message is cut to this many characters.
 const CODING_MAX_CHARS: usize = 40;
 
-/// What an answer says of itself by which it is known again.
+/// The validators of an answer, for a conditional request later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validators {
-    /// Its `ETag`, with the quotation marks.
+    /// The `ETag` header, with its quotation marks.
     pub etag: Option<String>,
-    /// Its `Last-Modified`, as it came.
+    /// The `Last-Modified` header, unchanged.
     pub last_modified: Option<String>,
 }
 
-/// What is asked, and by whom.
+/// An outbound request.
 #[derive(Debug)]
 pub(crate) struct Errand<'a> {
-    /// For whom, which is whose credential.
+    /// The pipeline or source that the request and its credential belong to.
     pub(crate) holder: Holder,
-    /// Where.
+    /// The URL.
     pub(crate) endpoint: &'a str,
-    /// How whoever asks shows who it is; not at all without it.
+    /// The authentication that the document requires; `None` for none.
     pub(crate) authentication: Option<Authentication>,
-    /// The credential that there is for that.
+    /// The configured credential of the holder, if there is one.
     pub(crate) held: Option<&'a Bound>,
-    /// What an earlier answer said of itself: where it still holds, nothing comes.
+    /// The validators of an earlier answer. If that answer is still valid, the status is 304 without a body.
     pub(crate) known: &'a Validators,
     /// Whether a redirect may lead to another origin.
     pub(crate) may_leave: bool,
 }
 
-/// An answer of status 200, or 304 where something was known, of which the head came.
+/// The head of an answer of status 200, or of status 304 if validators were sent.
 #[derive(Debug)]
 pub(crate) struct Head {
-    /// Where it was in the end.
+    /// The URL after all redirects.
     pub(crate) url: Url,
-    /// It, without its body.
+    /// The answer, with its body unread.
     pub(crate) response: Response,
-    /// When it was asked for.
+    /// When the request was sent.
     pub(crate) retrieved_at: Timestamp,
 }
 
-/// Whoever asks.
+/// A client for untrusted addresses.
 #[derive(Debug)]
 pub(crate) struct Web {
     reach: Reach,
@@ -90,8 +90,8 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Whoever asks public addresses, and those in `allow_local`. A connection is made within `connect`; once it is, an answer
-    /// begins within `idle`.
+    /// Creates a client that reaches public addresses and those in `allow_local`. `connect` is the timeout for opening a
+    /// connection. `idle` is the timeout between that and the start of an answer.
     pub(crate) fn new(allow_local: &[IpNet], connect: Duration, idle: Duration, clock: Clock) -> Self {
         Self { reach: Reach::new(allow_local), allow_cleartext: false, connect, idle, clock }
     }
@@ -101,7 +101,7 @@ impl Web {
         Self { allow_cleartext, ..self }
     }
 
-    /// The endpoint, and the credential for it.
+    /// Checks the endpoint, and returns it with the credential for it.
     pub(crate) fn begin<'a>(&self, errand: &Errand<'a>) -> Result<(Url, Option<&'a Credential>), WebError> {
         let url = self.reach.endpoint(errand.endpoint).map_err(WebError::Endpoint)?;
         let is_keyless = matches!(errand.authentication, None | Some(Authentication::None));
@@ -144,12 +144,13 @@ impl Web {
         Err(WebError::Exposed { url: shown(url), allowed })
     }
 
-    /// Whether what `url` answers comes as it was sent, though nobody has signed it.
+    /// Checks that an unsigned answer from `url` cannot be altered in transit.
     pub(crate) fn check_unaltered(&self, url: &Url) -> Result<(), WebError> {
         if self.reach.is_confidential(url) { Ok(()) } else { Err(WebError::Alterable { url: shown(url) }) }
     }
 
-    /// The head of what is at `url`, or wherever it redirects to. The credential goes no further than to its origin.
+    /// Sends the request to `url`, follows redirects, and returns the head of the answer. The credential is sent only to
+    /// its own origin.
     pub(crate) async fn follow(
         &self,
         errand: &Errand<'_>,
@@ -180,7 +181,8 @@ impl Web {
         Err(WebError::Redirects { last: shown(&url) })
     }
 
-    /// What one address answers; asked once more with a new token where it does not take the one there is.
+    /// Sends the request to one address. If the token is rejected with status 401, the request is sent once more with a new
+    /// token.
     async fn ask(
         &self,
         errand: &Errand<'_>,
@@ -195,7 +197,7 @@ impl Web {
             for (name, value) in
                 [(IF_NONE_MATCH, &errand.known.etag), (IF_MODIFIED_SINCE, &errand.known.last_modified)]
             {
-                // what no header can hold is no validator, and then all of it comes
+                // a validator that does not fit into a header is left out; the whole answer is then sent
                 if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
                     asked = asked.header(name, value);
                 }
@@ -215,7 +217,7 @@ impl Web {
         }
     }
 
-    /// A client for one request to `url`, with a connection of its own.
+    /// Creates a client for one request to `url`, with its own connection.
     fn client(&self, url: &Url, identity: Option<&Identity>) -> Result<Client, WebError> {
         let mut builder = client(url.scheme() == "https")
             .connect_timeout(self.connect)
@@ -226,7 +228,7 @@ impl Web {
         builder.build().map_err(|error| WebError::Client(root_cause(&error)))
     }
 
-    /// Sends `request` and waits for the head of the answer. Errors show `url` as its address.
+    /// Sends `request` and waits for the head of the answer. Errors name `url` as the address.
     async fn send(&self, url: &str, request: RequestBuilder) -> Result<Response, WebError> {
         let limit = self.connect.saturating_add(self.idle);
         let failed = |failure| WebError::Failed { url: url.to_owned(), failure };
@@ -240,23 +242,23 @@ impl Web {
         })
     }
 
-    /// An answer that is no payload. What its body says is nobody's business.
+    /// The error for an answer with an unexpected status. Its body is not read or shown.
     fn refused(&self, url: &str, response: &Response) -> WebError {
         let status = response.status();
-        let detail = status.canonical_reason().unwrap_or("a status without a name").to_owned();
+        let detail = status.canonical_reason().unwrap_or("no standard reason").to_owned();
         let retry_after = asked_wait(response, &self.clock);
         let failure = Failure { retry_after, ..Failure::new(Kind::Status(status.as_u16()), detail) };
         WebError::Failed { url: url.to_owned(), failure }
     }
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 fn redirected(status: StatusCode, response: &Response) -> Option<&str> {
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308).then_some(location)
 }
 
-/// What the resolver said, if it was the one to refuse.
+/// The resolver's error, if it rejected the host name.
 fn refused_by_resolver(error: &reqwest::Error) -> Option<BadAddress> {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -269,7 +271,7 @@ fn refused_by_resolver(error: &reqwest::Error) -> Option<BadAddress> {
 }
 
 impl Head {
-    /// Whether the body that comes can be read as it is, and will be known to be whole.
+    /// Checks that the body needs no decoding, and that its end is marked.
     pub(crate) fn check_whole(&self) -> Result<(), WebError> {
         let coded =
             |header, coding, allowed| WebError::Coded { url: shown(&self.url), header, coding, allowed };
@@ -281,7 +283,7 @@ impl Head {
         if let Some(coding) = transfer.iter().find(|coding| *coding != "chunked") {
             return Err(coded("Transfer-Encoding", cut(coding), "chunked"));
         }
-        // without either, the connection's end would be the payload's, and so would a cut
+        // without either, a cut connection would look like the end of the payload
         if transfer.is_empty() && self.response.content_length().is_none() {
             return Err(WebError::Endless { url: shown(&self.url) });
         }
@@ -290,13 +292,13 @@ impl Head {
 }
 
 impl Validators {
-    /// What `response` says of itself.
+    /// Reads the validators of `response`.
     pub(crate) fn of(response: &Response) -> Self {
         Self { etag: validator(response, ETAG), last_modified: validator(response, LAST_MODIFIED) }
     }
 }
 
-/// What `response` says of itself by `header`, if that is one short line.
+/// The value of `header`, if it is one short line of visible ASCII.
 fn validator(response: &Response, header: HeaderName) -> Option<String> {
     let value = response.headers().get(header)?.to_str().ok()?;
     (1..=VALIDATOR_MAX_BYTES).contains(&value.len()).then(|| value.to_owned())

@@ -1,4 +1,4 @@
-//! What the wires of all models have in common: one request, and how an answer to it is taken.
+//! The parts that all model APIs share: sending a request, and reading its answer.
 
 use super::failure::{Failure, Kind};
 use super::fence::strip_fence;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use std::time::Duration;
 
-/// What a wire's answer says, in the words of none.
+/// An answer, independent of the API's format.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) text: Result<String, Refusal>,
@@ -21,7 +21,7 @@ pub(crate) struct Said {
     pub(crate) oracle_version: Option<String>,
 }
 
-/// Sends one request, whose answer is a `B` where it is a success.
+/// Sends one request. A success answer is parsed as `B`.
 pub(crate) async fn attempt<B: DeserializeOwned + Into<Said>>(
     endpoint: &Endpoint,
     request: RequestBuilder,
@@ -33,7 +33,7 @@ pub(crate) async fn attempt<B: DeserializeOwned + Into<Said>>(
     }
 }
 
-/// Sends one request of whose answer only the status counts.
+/// Sends one request and checks only the status of its answer.
 pub(crate) async fn probe(
     endpoint: &Endpoint,
     request: RequestBuilder,
@@ -69,14 +69,14 @@ fn heard<B: DeserializeOwned + Into<Said>>(endpoint: &Endpoint, reply: &Reply) -
     Attempt::Heard(heard, text.map_err(|refusal| Miss::Refused(refusal.map(clean))))
 }
 
-/// Where and how an answer cannot be read. serde's own message quotes the answer, which nobody has judged, and what is
-/// said here goes into the log.
+/// The position and kind of a parse error. serde's own message quotes the answer, which is unchecked, and this text is
+/// logged.
 fn unreadable(error: &serde_json::Error) -> Failure {
     let what = match error.classify() {
         Category::Io => "not read",
-        Category::Syntax => "no JSON",
-        Category::Data => "not as the wire has it",
-        Category::Eof => "not whole",
+        Category::Syntax => "not JSON",
+        Category::Data => "not in the format of this API",
+        Category::Eof => "incomplete",
     };
     let (line, column) = (error.line(), error.column());
     Failure::new(Kind::Unreadable, format!("{what}, at line {line} column {column}"))

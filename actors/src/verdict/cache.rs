@@ -1,7 +1,8 @@
-//! The cache: delivered verdicts, at hand.
+//! The cache of delivered verdicts.
 //!
-//! The store is the truth and holds them all; the actor keeps the hottest in memory, as the very bytes that are
-//! answered. What it holds was read from the store, durable and judged again, and goes when it is purged.
+//! The store holds all verdicts and is authoritative. The actor keeps the most recently used ones in memory, as the bytes
+//! of the response. Each was read from the store, which returns only durable verdicts that it has judged again. A purge
+//! removes the verdict from memory, too.
 
 mod admit;
 mod find;
@@ -30,12 +31,12 @@ use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
 use std::sync::Arc;
 
-/// What an entry costs in memory beside its bytes.
+/// Estimated memory of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 256;
-/// The size by which the number of entries that fit is guessed.
+/// Typical size of a verdict, in bytes, to estimate how many entries fit into memory.
 const TYPICAL_BYTES: u64 = 2048;
 
-/// Why the cache did not do what it was told.
+/// Why a request to the cache failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The store could not be read.
@@ -51,17 +52,17 @@ pub enum CacheError {
 #[rtype(result = "Result<Option<Arc<Cached>>, CacheError>")]
 pub struct Read(pub SessionId);
 
-/// Removes the cached verdict of a session. Its session stays. Answers whether there was one.
+/// Removes the cached verdict of a session. The session itself stays. Returns whether there was a verdict.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<bool, CacheError>")]
 pub struct Purge {
-    /// Whose.
+    /// The session.
     pub session_id: SessionId,
-    /// By order of whom.
+    /// The administrator.
     pub peer: Peer,
 }
 
-/// Lets go of what is held in memory for a session.
+/// Removes the verdict of a session from memory.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Forget(SessionId);
@@ -73,7 +74,7 @@ pub struct Cache {
     log: Log,
     clock: Clock,
     metrics: Metrics,
-    /// Whoever is told of a mail that was queued; nobody where none is sent, and then none is queued.
+    /// The notifier, to wake when a mail is queued. Without a notifier, no mail is queued.
     notifier: Option<Door<Notifier>>,
     refusals: refuse::Refusals,
     hot_bytes: u64,
@@ -146,11 +147,11 @@ async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<boo
     Ok(purged.await?.0)
 }
 
-/// Has the cache let go of what it holds in memory for a session, behind a change of the store: a read since the change
-/// began may have brought it back. A cache that has panicked meanwhile holds nothing at all.
+/// Removes the verdict of a session from the cache's memory after a change in the store: a read during the change may have
+/// loaded the old verdict again. A cache that has panicked meanwhile is empty.
 async fn forget(cache: &Addr<Cache>, session_id: SessionId) {
     if let Err(error) = cache.send(Forget(session_id)).await {
-        tracing::debug!(%error, "the cache has forgotten everything");
+        tracing::debug!(%error, "the cache was restarted and is empty");
     }
 }
 

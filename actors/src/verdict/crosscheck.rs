@@ -1,4 +1,4 @@
-//! The crosscheck: every verdict passes here before anyone sees it.
+//! The crosscheck: each verdict is judged here before it is delivered.
 
 use crate::audit::logger::{CommitError, Log};
 use crate::platform::clock::Clock;
@@ -24,16 +24,16 @@ use std::sync::Arc;
 #[rtype(result = "Result<SubmissionOutcome, GateError>")]
 pub struct Judge(pub Submission);
 
-/// Why there is no outcome. Nothing was delivered.
+/// Why a submission has no outcome. Nothing was delivered.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
-    /// Judging failed inside.
+    /// The code that judges panicked.
     #[error("judging failed: {0}")]
     Judging(String),
     /// The log entry, or the verdict, could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The cache could not take it.
+    /// The cache could not store the verdict.
     #[error(transparent)]
     Cache(#[from] CacheError),
     /// The rules could not be applied.
@@ -44,7 +44,7 @@ pub enum GateError {
     NoAnswer(#[from] NoAnswer),
 }
 
-/// How a payload is judged. Whatever stands here, only `domain`'s gate can make an approved value.
+/// Judges a payload. Any function fits this type, but only the gate in `domain` can create an approved value.
 type JudgeFn = fn(UnexpectedFields, Tier, Payload) -> Judgement;
 
 /// The actor.
@@ -71,7 +71,7 @@ impl Crosscheck {
     }
 }
 
-/// What follows a judgement.
+/// The steps after a judgement.
 struct Delivery {
     cache: Door<Cache>,
     rules: Rules,
@@ -133,7 +133,8 @@ impl Delivery {
         logged(self.cache.ask(admit).await, record, &self.log).await
     }
 
-    /// The second gate: hands the verdict back where the rules let it through. Their entry joins the crosscheck's.
+    /// The second gate: checks the verdict against the rules, and returns it if it passes. The log entry is added to
+    /// `judged`.
     async fn examine(
         &self,
         approved: Approved,
@@ -149,8 +150,8 @@ impl Delivery {
     }
 }
 
-/// The cache's answer. If the cache failed before it committed `record`, the record is committed here: every judgement
-/// has an entry.
+/// Returns the cache's answer. If the cache failed before it committed `record`, the record is committed here, so that each
+/// judgement is logged.
 async fn logged<T>(
     answer: Result<Result<T, CacheError>, NoAnswer>,
     record: Record,
@@ -158,7 +159,7 @@ async fn logged<T>(
 ) -> Result<T, GateError> {
     let error = match answer {
         Ok(Ok(answer)) => return Ok(answer),
-        // the record held the entry, and went to the service log with it
+        // the record contained the entry, and was written to the service log
         Ok(Err(CacheError::Commit(error @ CommitError::Unavailable(_)))) => return Err(error.into()),
         Ok(Err(error)) => error.into(),
         Err(error) => error.into(),
@@ -177,7 +178,7 @@ impl Handler<Judge> for Crosscheck {
     type Result = ResponseFuture<Result<SubmissionOutcome, GateError>>;
 
     fn handle(&mut self, Judge(mut submission): Judge, _: &mut Context<Self>) -> Self::Result {
-        // no payload is judged as an empty one, which is rejected
+        // a missing payload is judged as an empty one, which is rejected
         let payload = submission.payload.take().unwrap_or_else(|| Payload::raw(""));
         let judged =
             catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, submission.tier, payload)));

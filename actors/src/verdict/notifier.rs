@@ -1,9 +1,9 @@
-//! The notifier: sends what is in the outbox.
+//! The notifier: sends the mails in the outbox.
 //!
-//! The outbox is in the store, which is the truth and has no bound; the actor keeps its head, the mails that are due
-//! first. Each attempt is a task of its own that owns what it needs, asks the mail service's circuit for leave, sends,
-//! and settles what came of it in one commit with its entry. Where the circuit is not closed no attempt is made. A mail goes out at least once, under one id at every
-//! attempt, and leaves the outbox when the mail service has taken it.
+//! The outbox is in the store, which is authoritative and has no limit. The actor keeps its head in memory: the mails that
+//! are due first. Each attempt is a separate task. It requests a lease from the mail service's circuit, sends the mail, and
+//! commits the outcome with its log entry. If the circuit is not closed, no attempt is made. A mail is sent at least once,
+//! under one id at each attempt, and leaves the outbox when the mail service has accepted it.
 
 mod attempt;
 mod head;
@@ -35,35 +35,35 @@ use survey::Survey;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// How often it looks what is due.
+/// Interval between checks for due mails.
 const TICK: Duration = Duration::from_secs(1);
-/// How long after a look through the whole outbox the next one is taken, for what it was not told of.
+/// Interval between surveys of the whole outbox, which find mails whose wake-up was lost.
 const SURVEY_PERIOD: SignedDuration = SignedDuration::from_secs(60);
-/// So many mails are held in memory, by id and time; few in tests, which have no time for more.
+/// Maximum number of mails in memory, by id and due time. The limit is low in tests, so that they reach it quickly.
 const HEAD_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
-/// So many are sent at once.
+/// Maximum number of mails that are sent at the same time.
 const SENDING_MAX: usize = 4;
 
-/// What the notifier sends by, and for how long it tries to.
+/// The settings of the notifier.
 #[derive(Debug, Clone)]
 pub struct Mailing {
-    /// The mail service; without it nothing is sent, and what is in the outbox stays there.
+    /// The mail service. Without one nothing is sent, and the mails stay in the outbox.
     pub service: Option<Arc<dyn MailService>>,
-    /// For so long a verdict mail is tried.
+    /// Maximum age of a verdict mail that is still retried.
     pub max_age: SignedDuration,
 }
 
-/// Tells that a mail was queued. If that gets lost, the mail is found within a minute.
+/// Notifies of a queued mail. If the message is lost, the mail is found by the next survey, within a minute.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Wake(pub MailId);
 
-/// Ends sending: no attempt begins any more, and it answers when those under way are settled.
+/// Stops sending: no further attempt begins. Returns when the attempts in flight are settled.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Rest;
 
-/// Tells that a mail is in nobody's hand any more, and why.
+/// Reports that a mail is no longer in flight, and its state.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Ended {
@@ -78,18 +78,19 @@ pub struct Notifier {
     log: Log,
     clock: Clock,
     metrics: Metrics,
-    /// Nothing where no mail service is configured.
+    /// `None` if no mail service is configured.
     sender: Option<Sender>,
     in_flight: InFlight,
-    /// For those who send.
+    /// Permits for parallel attempts.
     places: Arc<Semaphore>,
     head: Head,
-    /// Whether a survey is under way, and when the last one ended.
+    /// Whether a survey is running.
     surveying: bool,
+    /// When the last survey ended.
     surveyed_at: Option<Timestamp>,
     dead: u64,
     oldest: Option<Timestamp>,
-    /// Whether the circuit was found not to be closed since the last tick.
+    /// Whether the circuit was found open or half-open since the last tick.
     turned_away: bool,
 }
 
@@ -137,10 +138,10 @@ impl Notifier {
         self.publish();
     }
 
-    /// Looks through the outbox where the head has run low, or the last look was long ago.
+    /// Starts a survey of the outbox if the head runs low or the last survey is too old.
     fn survey_if_due(&mut self, ctx: &mut Context<Self>) {
         let now = self.clock.now();
-        // by how much in either direction: a clock that was set back must not put it off
+        // the absolute difference: a clock that was set back must not delay the survey
         let recently = self.surveyed_at.is_some_and(|at| now.duration_since(at).abs() < SURVEY_PERIOD);
         if self.surveying || (recently && !self.head.runs_low()) {
             return;
@@ -155,7 +156,7 @@ impl Notifier {
                 .and_then(|survey| survey.map_err(|error| error.to_string()))
             {
                 Ok(survey) => notifier.surveyed(survey, ctx),
-                Err(error) => tracing::error!(error, "the outbox cannot be read"),
+                Err(error) => tracing::error!(error, "could not read the outbox"),
             }
         }));
     }
@@ -169,10 +170,10 @@ impl Notifier {
         self.publish();
     }
 
-    /// Begins as many attempts as are due and allowed.
+    /// Starts attempts for the mails that are due, within the limit.
     fn send_due(&mut self, me: &Addr<Self>) {
         let Some(sender) = &self.sender else { return };
-        // what came of it could not be settled, and another start of the daemon would send it again
+        // the outcome could not be committed, and the mail would be sent again after a restart
         if self.log.report().borrow().failure.is_some() {
             return;
         }
@@ -180,15 +181,15 @@ impl Notifier {
         while !self.turned_away {
             let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
             let Some(mail_id) = self.head.take_due(now) else { return };
-            // whoever has it in hand tells when it is due next
+            // the task that has the mail in flight reports its next due time
             let Some(taken) = self.in_flight.take(mail_id) else { continue };
             let (sender, me) = (sender.clone(), me.clone());
-            // a task of its own: it must reach its end even if the actor panics
+            // a separate task: the attempt must be completed even if the actor panics
             tokio::spawn(async move {
                 let end = sender.attempt(&taken.mail_id).await;
                 let mail_id = taken.mail_id.clone();
                 drop((taken, place));
-                // if it gets lost, the next survey makes up for it
+                // if the message is lost, the next survey makes up for it
                 me.do_send(Ended { mail_id, end });
             });
         }
@@ -233,7 +234,7 @@ impl Actor for Notifier {
 
 impl Supervised for Notifier {
     fn restarting(&mut self, _: &mut Context<Self>) {
-        // it is started again behind this; attempts under way go on
+        // `started` runs again after this; attempts in flight continue
         self.head = Head::new(HEAD_MAX);
         (self.surveying, self.surveyed_at) = (false, None);
     }
@@ -265,7 +266,7 @@ impl Handler<Rest> for Notifier {
     fn handle(&mut self, _: Rest, _: &mut Context<Self>) -> Self::Result {
         let places = Arc::clone(&self.places);
         Box::pin(async move {
-            // the places are taken as they become free, and given back to nobody
+            // the permits are acquired as they become free, and never released
             if let Ok(all) = places.acquire_many(SENDING_MAX as u32).await {
                 all.forget();
             }

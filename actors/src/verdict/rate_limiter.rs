@@ -1,9 +1,9 @@
-//! The rate limiter: how often a lost verdict may be regenerated, and how often, and how often at once, the model may be
-//! called at all.
+//! The rate limiter. It limits how often a session's verdict may be regenerated. It also limits all model calls, per minute
+//! and at the same time.
 //!
-//! The limit of a session is a row in the store, written before the model is asked: it holds over a restart, a kill
-//! between the two can only make it stricter, and millions of sessions cost no memory. The budget of all calls is
-//! governor's; it starts anew with the daemon.
+//! The limit of a session is a row in the store, written before the model is called. It therefore survives a restart. A
+//! crash between the two can only make it stricter, and millions of sessions use no memory. The budget of all calls is kept
+//! by governor, and is reset when the daemon restarts.
 
 use crate::audit::commit_loop::Decided;
 use crate::audit::logger::{CommitError, Log};
@@ -18,69 +18,69 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Whoever finds all places taken may try again after this: a call takes a second or more.
+/// When to retry after all places are taken: a call takes a second or more.
 const PLACE_WAIT: Duration = Duration::from_secs(1);
 
-/// Why the model is not to be called now.
+/// Why the model may not be called now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Limited {
-    /// The session's verdict was regenerated a short while ago.
-    #[error("the verdict of a session is regenerated once in five minutes")]
+    /// The session's verdict was regenerated a short time ago.
+    #[error("the session's verdict was regenerated less than five minutes ago")]
     Session {
-        /// How long until it may be again.
+        /// Time until the next regeneration is allowed.
         wait: Duration,
     },
-    /// As many calls are under way as may be.
-    #[error("at most {calls_at_once} calls of the model are made at once")]
+    /// Too many model calls are in flight.
+    #[error("too many model calls in flight (limit {calls_at_once})")]
     Places {
-        /// How many that is.
+        /// The limit.
         calls_at_once: usize,
-        /// When to try again.
+        /// Time until a retry makes sense.
         wait: Duration,
     },
-    /// The model was called as often as it may be within a minute.
-    #[error("the model is called at most {calls_per_minute} times a minute")]
+    /// The budget of model calls per minute is used up.
+    #[error("too many model calls (limit {calls_per_minute} a minute)")]
     Budget {
-        /// How often that is.
+        /// The limit.
         calls_per_minute: NonZeroU32,
-        /// How long until it may be again.
+        /// Time until the next call is allowed.
         wait: Duration,
     },
 }
 
-/// Why a regeneration may not begin.
+/// Why a regeneration may not start.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeError {
-    /// Not now.
+    /// A limit is reached.
     #[error(transparent)]
     Limited(#[from] Limited),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The attempt could not be noted.
+    /// The attempt could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
 
-/// Takes leave to regenerate the verdict of a session. When the answer is there, the attempt is durable.
+/// Requests a regeneration of a session's verdict. The attempt is durable when this returns.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(Taken, Place), TakeError>")]
 pub struct Take {
-    /// Whose.
+    /// The session.
     pub session_id: SessionId,
-    /// Of which tier.
+    /// The tier of the session.
     pub tier: Tier,
-    /// How it will be made.
+    /// The prompt and the settings of the call.
     pub generation: Generation,
 }
 
-/// A place among the calls that are under way, until it is dropped.
+/// A place among the calls in flight, until it is dropped.
 #[derive(Debug)]
 pub struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The leave, and how to give it back.
+/// A permitted regeneration, which can be undone.
 #[derive(Debug)]
 pub struct Taken {
     session_id: SessionId,
@@ -88,7 +88,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Takes the note back, in a record that tells why: for when the model was not reached.
+    /// Adds to `record` the removal of the attempt. Use this if the model was not reached.
     pub(crate) fn give_back(self, record: &mut Record) {
         let Self { session_id, revision } = self;
         record.expect.push(Expect { row: RowKey::Regen(session_id.clone()), revision: Some(revision) });
@@ -96,12 +96,12 @@ impl Taken {
     }
 }
 
-/// Takes leave for the call that makes a first verdict, for which a session has no limit.
+/// Requests the call for a first verdict, which has no limit for each session.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Place, Limited>")]
 pub struct TakeFirst;
 
-/// Takes leave to try again within a call that has its place.
+/// Requests a retry within a call that already has its place.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), Limited>")]
 pub struct TakeRetry;
@@ -115,12 +115,12 @@ pub struct RateLimiter {
     clock: Clock,
 }
 
-/// How much the model may be called.
+/// The limits for all model calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallLimits {
-    /// So many times a minute, retries included.
+    /// Maximum number of calls per minute, including retries.
     pub per_minute: NonZeroU32,
-    /// So many times at once.
+    /// Maximum number of calls at the same time.
     pub at_once: usize,
 }
 
@@ -141,7 +141,7 @@ impl Calls {
         }
     }
 
-    /// A place, and one call of the budget.
+    /// Takes a place, and one call of the budget.
     fn take_place(&self) -> Result<Place, Limited> {
         let calls_at_once = self.limits.at_once;
         let permit = Arc::clone(&self.places).try_acquire_owned();
@@ -158,8 +158,8 @@ impl Calls {
     }
 }
 
-/// At most so many within any minute: a quarter of them at once, and the rest spread over it. (A bucket that holds them
-/// all and is refilled meanwhile would let nearly twice as many through.)
+/// At most `per_minute` calls within any minute: a quarter of them as a burst, and the rest spread over the minute. A
+/// bucket of the full size that is also refilled would permit nearly twice as many.
 fn quota(per_minute: NonZeroU32) -> Quota {
     let at_once = NonZeroU32::new(per_minute.get() / 4).unwrap_or(NonZeroU32::MIN);
     let spread = NonZeroU32::new(per_minute.get() - at_once.get()).unwrap_or(NonZeroU32::MIN);
@@ -171,7 +171,7 @@ impl RateLimiter {
         Self { calls: Calls::new(limits), store, log, clock }
     }
 
-    /// What was noted of a session last, if that allows another attempt: the revision of the note.
+    /// Checks that the session's last attempt is long enough ago, and returns the revision of its row.
     fn allowed(&self, session_id: &SessionId) -> Result<Option<u64>, TakeError> {
         allowed(&self.store, session_id, &self.clock)
     }

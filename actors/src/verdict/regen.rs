@@ -1,9 +1,9 @@
-//! Having verdicts made: first ones at a route's request, and lost ones anew when they are read.
+//! Generation of verdicts: first verdicts at a route's request, and regeneration of lost ones when they are read.
 //!
-//! What is on its way is a *flight*: a task of its own, so that no caller who goes away takes it down, and one a
-//! session, so that whoever asks the same meanwhile gets the same answer from the same call of the model, and whoever asks
-//! something else waits until it has landed. Nothing else starts
-//! a regeneration than a read that finds nothing (seed: `regen-consistency`, invariant 6).
+//! A generation in progress is a *flight*. It is a separate task, so that a disconnecting caller does not cancel it. A
+//! session has at most one flight. Callers with the same request share its model call and its answer; callers with another
+//! request wait until it has ended. Only a read that finds no verdict starts a regeneration (seed: `regen-consistency`,
+//! invariant 6).
 
 mod flight;
 mod model;
@@ -35,35 +35,35 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
-/// So many entries are looked through at the most for what the watch knew before a restart.
+/// Maximum number of log entries that are read to restore the variance watch after a restart.
 const REMEMBERED_MAX: usize = 100_000;
 
-/// Has a first verdict made and delivers it.
+/// Generates a first verdict and delivers it.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Landed")]
 pub struct Deliver(pub Submission);
 
-/// Reads a verdict that is not in the cache: has it made anew, if its session is known.
+/// Reads a verdict that is not in the cache: regenerates it if its session is known.
 #[derive(Debug, Message)]
 #[rtype(result = "Landed")]
 pub struct Read(pub SessionId);
 
-/// Asks how often regenerated verdicts differ from what was delivered.
+/// Returns how often regenerated verdicts differ from the delivered ones.
 #[derive(Debug, Message)]
 #[rtype(result = "Variance")]
 pub struct AskVariance;
 
-/// Waits until nothing is on its way any more of what is now.
+/// Waits until all flights that are in progress now have ended.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Rest;
 
-/// Takes a regeneration into account.
+/// Adds a regeneration to the variance watch.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Note(DivergenceCheck);
 
-/// Clears a flight away that has landed.
+/// Removes a flight that has ended.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Clear(SessionId);
@@ -78,14 +78,14 @@ pub struct Regen {
     variance: VarianceWatch,
 }
 
-/// What is on its way for a session.
+/// The generation in progress for a session.
 #[derive(Debug, Clone)]
 struct Flight {
     errand: Errand,
     landed: watch::Receiver<Option<Landed>>,
 }
 
-/// What a flight is for.
+/// The request that a flight serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Errand {
     Read,
@@ -99,14 +99,14 @@ enum Errand {
 }
 
 impl Flight {
-    /// Waits until it has landed.
+    /// Waits for the flight's result.
     async fn landed(mut self) -> Landed {
         let landed = self.landed.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
         landed.unwrap_or_else(|| Err(Arc::new(Failed::Crashed)))
     }
 }
 
-/// Whom the actor asks.
+/// The actors that this actor calls.
 #[derive(Debug)]
 pub(crate) struct Doors {
     pub(crate) rate_limiter: Door<RateLimiter>,
@@ -129,10 +129,10 @@ impl Regen {
         Self { pilot, cache, log, flights: HashMap::new(), variance: VarianceWatch::default() }
     }
 
-    /// The flight of a session that is still in the air.
+    /// The session's flight that is still in progress.
     fn under_way(&self, session_id: &SessionId) -> Option<Flight> {
         let flight = self.flights.get(session_id)?;
-        // the task has ended once its end of the channel is gone, whether it has left a result or panicked
+        // the task has ended once its sender is dropped, either with a result or after a panic
         let flies = flight.landed.borrow().is_none() && flight.landed.has_changed().is_ok();
         flies.then(|| flight.clone())
     }
@@ -155,13 +155,13 @@ impl Regen {
             }
             sender.send_replace(Some(landed));
             drop(sender);
-            // a message that is lost leaves what the next flight of the session replaces
+            // if this message is lost, the next flight of the session replaces the entry
             tower.do_send(Clear(id));
         }));
         new
     }
 
-    /// Logs that regenerations differ too often.
+    /// Logs that regenerated verdicts differ too often.
     fn escalate(&self, variance: Variance) {
         tracing::warn!(?variance, "regenerated verdicts differ from what was delivered");
         let (log, timestamp) = (self.log.clone(), self.pilot.clock.now());
@@ -174,13 +174,13 @@ impl Regen {
                 level: EventSeverity::Escalation,
             },
         );
-        // where that fails it stands in the service log, and the watch goes on saying so
+        // if the commit fails, the entry is in the service log, and the watch still reports the variance
         actix_rt::spawn(async move { drop(log.commit(escalation.into()).await) });
     }
 }
 
-/// What the watch knew before a restart, by the log: the latest regenerations that it would have taken in, and whether it
-/// is still to be said that they differ too often.
+/// Restores the variance watch from the log after a restart, with the latest regenerations that it counts. The flag is true
+/// if a high variance is not logged yet.
 fn remembered(store: &Store) -> Result<(VarianceWatch, bool), StoreError> {
     let newest = |event: &str, limit| LogQuery {
         event: Some(event.to_owned()),
@@ -199,7 +199,7 @@ fn remembered(store: &Store) -> Result<(VarianceWatch, bool), StoreError> {
                 watch.note(&check);
             }
         }
-        // those that it does not take in are skipped over
+        // regenerations that the watch does not count are skipped, so more entries may be needed
         if watch.is_full() || lines.len() < limit || limit >= REMEMBERED_MAX {
             break (watch, lines.first().map_or(0, |line| line.seq));
         }
@@ -221,7 +221,7 @@ impl Actor for Regen {
                     self.escalate(self.variance.variance());
                 }
             }
-            Err(error) => tracing::warn!(%error, "the watch over regenerations begins anew"),
+            Err(error) => tracing::warn!(%error, "could not restore the variance watch; it starts empty"),
         }
     }
 }
@@ -285,7 +285,7 @@ impl Handler<Deliver> for Regen {
     }
 }
 
-/// Asks anew, once that of somebody else has landed.
+/// Sends the message again, after another request's flight has ended.
 async fn again<M>(regen: &Addr<Regen>, message: M) -> Landed
 where
     M: Message<Result = Landed> + Send + 'static,

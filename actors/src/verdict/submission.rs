@@ -1,4 +1,4 @@
-//! A verdict on its way to delivery, and its outcome: the same two values from the route to the cache and back.
+//! A submitted verdict and its outcome. All steps from the route to the cache share these two types.
 
 use bytes::Bytes;
 use oracled_domain::rules::{Check, Evaluation};
@@ -10,7 +10,7 @@ use oracled_store::Record;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A verdict that is to be judged and delivered, or made first.
+/// A verdict to judge and deliver, or to generate first.
 #[derive(Debug, Clone)]
 pub struct Submission {
     /// The session of the verdict.
@@ -19,34 +19,34 @@ pub struct Submission {
     pub tier: Tier,
     /// The question.
     pub query: Query,
-    /// The verdict; `None` until the model has made it.
+    /// The verdict; `None` until the model has generated it.
     pub payload: Option<Payload>,
     /// The address to which the verdict is mailed.
     pub customer_email: Option<Email>,
-    /// What the rules check the verdict against; valid. A session keeps it.
+    /// The validated check against facts. The session stores it.
     pub check: Option<Arc<Check>>,
     /// The path on which the verdict arrived.
     pub path: GatePath,
-    /// How the model made the verdict, if it did.
+    /// How the model generated the verdict; `None` for a submitted one.
     pub made: Option<Made>,
 }
 
-/// How the model made a verdict.
+/// How the model generated a verdict.
 #[derive(Debug, Clone)]
 pub struct Made {
     /// The prompt and the settings.
     pub generation: Generation,
-    /// The attempts to call the model.
+    /// The log events of the model calls.
     pub interactions: Vec<Event>,
 }
 
 impl Made {
-    /// The entries that report how `made` was made.
+    /// The log entries of the model calls.
     pub(crate) fn entries(made: Option<&Self>) -> impl Iterator<Item = Event> {
         made.into_iter().flat_map(|made| made.interactions.iter().cloned())
     }
 
-    /// A record of these entries, and `then` after them.
+    /// A record of the model calls, followed by `then`.
     pub(crate) fn record(made: Option<&Self>, then: impl IntoIterator<Item = Event>) -> Record {
         Record { events: Self::entries(made).chain(then).collect(), ..Record::default() }
     }
@@ -55,34 +55,34 @@ impl Made {
 /// The outcome of a submission. Its log entries are durable in every case.
 #[derive(Debug, Clone)]
 pub enum SubmissionOutcome {
-    /// It was only judged, as requested.
+    /// The verdict was only judged, as requested.
     Checked(Decision),
-    /// It passed and is delivered.
+    /// The verdict passed and is delivered.
     Stored(Arc<Cached>),
-    /// It passed, replaces a lost verdict, and was compared with the first one.
+    /// The verdict passed, replaces a lost one, and was compared with the original.
     Regenerated(Arc<Cached>, DivergenceCheck),
-    /// The session has a verdict already, which stands.
+    /// The session already has a verdict, which is returned.
     Replayed(Arc<Cached>),
     /// The session has another tier, query or owner.
     Mismatch(Mismatch),
-    /// The crosscheck rejected it. None of it was kept.
+    /// The crosscheck rejected the verdict. No part of it is stored.
     RejectedByCrosscheck {
         /// The decision.
         decision: Decision,
         /// The time until the session's verdict may be regenerated again; `None` unless this was a regeneration.
         retry_after: Option<Duration>,
     },
-    /// It passed the crosscheck, and the rules rejected it. None of it was kept.
+    /// The crosscheck approved the verdict, but the rules rejected it. No part of it is stored.
     RejectedByRules {
         /// The evaluation.
         evaluation: Arc<Evaluation>,
-        /// As for the crosscheck.
+        /// The time until the session's verdict may be regenerated again; `None` unless this was a regeneration.
         retry_after: Option<Duration>,
     },
 }
 
 impl SubmissionOutcome {
-    /// The same; a rejection says when to try again.
+    /// Returns the outcome with `retry_after` set, if it is a rejection.
     #[must_use]
     pub(crate) fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
         if let Self::RejectedByCrosscheck { retry_after, .. } | Self::RejectedByRules { retry_after, .. } =
@@ -94,10 +94,10 @@ impl SubmissionOutcome {
     }
 }
 
-/// A delivered verdict, as the document that answers for it.
+/// A delivered verdict as the document of its response.
 #[derive(Debug)]
 pub struct Cached {
-    /// Its JSON.
+    /// The JSON document.
     pub body: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! All sources of a question asked at once.
+//! Querying all sources of a question at the same time.
 
 use super::Verifier;
 use super::keeping::Kept;
@@ -15,17 +15,18 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// What came of asking, beside what is decided over.
+/// The results of the queries that are not part of the decision's inputs.
 #[derive(Default)]
 pub(super) struct Came {
     pub(super) kept: Vec<Kept>,
-    /// What sources said of the same before, where what was ingested tells that.
+    /// The earlier statements of sources about the same subject, for ingested sources.
     pub(super) before: BTreeMap<SourceId, Candidate>,
 }
 
 impl Verifier {
-    /// Puts the question of `put_at` to `oracles` at once, each within its hard timeout and all of them until `deadline`, and notes
-    /// in `inputs` what came of it. An untrusted one is awaited until all others have answered and the soft timeout is over.
+    /// Queries `oracles` at the same time, and stores their replies in `inputs`. Each query ends at the hard timeout, and
+    /// all of them at `deadline`. `put_at` is the time of the question. An untrusted source is awaited only until all
+    /// others have answered and the soft timeout has passed.
     pub(super) async fn ask_all(
         self: &Arc<Self>,
         inputs: &mut Inputs,
@@ -55,7 +56,7 @@ impl Verifier {
                     if errand.tier() != OracleTier::Unverified {
                         waited_for.insert(oracle_id.clone());
                     }
-                    // what is to be said where nothing comes of it
+                    // the call to log if the query does not end in time
                     begun.insert(oracle_id.clone(), errand.unanswered(self.clock.now()));
                     let (verifier, is_again) = (Arc::clone(self), inputs.calls.contains_key(&oracle_id));
                     on_their_way.spawn(carried(async move {
@@ -86,8 +87,8 @@ impl Verifier {
         let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         for (oracle_id, call) in begun {
             let reply = if waited_for.contains(&oracle_id) {
-                // its task is gone without an answer
-                Reply::Failed { failure: Failure::Internal, cause: "asking it failed".into() }
+                // the task ended without an answer
+                Reply::Failed { failure: Failure::Internal, cause: "the query failed unexpectedly".into() }
             } else {
                 Reply::NotAwaited
             };

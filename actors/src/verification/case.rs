@@ -1,4 +1,4 @@
-//! A review that a person speaks of, with what is known of its thing: what resolving, revoking and dismissing have in common.
+//! A review and the state of its subject, as resolving, revoking and dismissing need them.
 
 use super::Verifier;
 use jiff::Timestamp;
@@ -9,36 +9,36 @@ use oracled_domain::verification::{Subject, SubjectKey};
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use std::sync::Arc;
 
-/// What became of a review that waits for nobody any more.
+/// Why a review is closed.
 #[derive(Debug, thiserror::Error)]
 pub enum Closed {
-    /// Somebody has resolved it.
+    /// The review was resolved.
     #[error(
-        "review {review_id} was resolved by uid {verifier_id} at {resolved_at}: what was decided then stays until it expires or is revoked"
+        "review {review_id} was resolved by uid {verifier_id} at {resolved_at}: that decision applies until it expires or is revoked"
     )]
     Resolved {
-        /// Which.
+        /// Id of the review.
         review_id: String,
-        /// By whom.
+        /// User id of the reviewer.
         verifier_id: String,
-        /// When.
+        /// When the review was resolved.
         resolved_at: Timestamp,
     },
-    /// Somebody has dismissed it.
+    /// The review was dismissed.
     #[error(
-        "review {review_id} was dismissed by uid {verifier_id} at {dismissed_at}: where there is still something to decide, the next question opens another"
+        "review {review_id} was dismissed by uid {verifier_id} at {dismissed_at}: if the dispute remains, the next question opens a new review"
     )]
     Dismissed {
-        /// Which.
+        /// Id of the review.
         review_id: String,
-        /// By whom.
+        /// User id of the reviewer.
         verifier_id: String,
-        /// When.
+        /// When the review was dismissed.
         dismissed_at: Timestamp,
     },
 }
 
-/// A review and what is known of its thing, each as it was read: what is made of them is committed where both still are so.
+/// A review and the state of its subject. A change is committed only if neither has changed since they were read.
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) state: ReviewState,
@@ -48,7 +48,7 @@ pub(super) struct Case {
 }
 
 impl Verifier {
-    /// The case of a review, or that it is `unknown`.
+    /// Reads the case of a review. `unknown` creates the error for an unknown id.
     pub(super) fn case<E: From<StoreError>>(
         &self,
         review_id: &str,
@@ -69,10 +69,10 @@ impl Verifier {
 }
 
 impl Case {
-    /// Whether the review waits for a person.
+    /// Checks that the review is open.
     ///
     /// # Errors
-    /// What became of it where it does not.
+    /// If the review is resolved or dismissed.
     pub(super) fn check_open(&self) -> Result<(), Closed> {
         if let Some(Resolved { verifier_id, resolved_at, .. }) = &self.state.resolved {
             return Err(Closed::Resolved {
@@ -84,10 +84,10 @@ impl Case {
         self.check_not_dismissed()
     }
 
-    /// Whether nobody has dismissed the review.
+    /// Checks that the review is not dismissed.
     ///
     /// # Errors
-    /// Who has.
+    /// If the review is dismissed.
     pub(super) fn check_not_dismissed(&self) -> Result<(), Closed> {
         let Some(Dismissed { verifier_id, dismissed_at, .. }) = &self.state.dismissed else { return Ok(()) };
         Err(Closed::Dismissed {
@@ -97,13 +97,13 @@ impl Case {
         })
     }
 
-    /// Takes the review out of those of its thing that wait for people.
+    /// Removes the review from the open reviews of its subject.
     pub(super) fn close(&mut self) {
         let Self { state, subject, .. } = self;
         subject.open.retain(|open| open.review_id != state.review.review_id);
     }
 
-    /// The review as it is now, and what makes it and its thing durable, with the entry of it.
+    /// Returns the review in its current state, and the record that stores it and its subject with the log entry.
     pub(super) fn recorded(self, entry: Event) -> (ReviewState, Record) {
         let Self { state, subject, key, expect } = self;
         let subject = if subject == Subject::default() {

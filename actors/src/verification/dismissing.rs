@@ -1,4 +1,4 @@
-//! What people need not decide: a review closed, and the next question decided anew.
+//! Dismissing: closing a review without a decision. The next question is decided again.
 
 use super::Verifier;
 use super::case::Closed;
@@ -9,33 +9,33 @@ use oracled_domain::verification::review::{BadResolution, Dismissal, Dismissed, 
 use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, StoreError};
 
-/// Closes a review without deciding anything.
+/// Closes a review without a decision.
 #[derive(Debug)]
 pub struct Dismiss {
-    /// Which.
+    /// Id of the review.
     pub review_id: String,
-    /// Why.
+    /// The reason of the dismissal.
     pub dismissal: Dismissal,
-    /// By whom.
+    /// The reviewer.
     pub peer: Peer,
 }
 
 /// Why a review is not dismissed. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DismissError {
-    /// There is no such review.
+    /// No review has this id.
     #[error("no review has the id {0}")]
     Unknown(String),
-    /// It is not open any more.
+    /// The review is already closed.
     #[error(transparent)]
     Closed(#[from] Closed),
-    /// The reason is none.
+    /// The reason is empty or too long.
     #[error(transparent)]
     Bad(#[from] BadResolution),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The dismissal could not be made durable.
+    /// The dismissal could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
@@ -54,7 +54,7 @@ impl Verifier {
         Ok(state)
     }
 
-    /// The review dismissed, and what makes that durable. Locks, and what sources are held against, stay as they are.
+    /// Returns the dismissed review, and the record that stores it. Locks and baselines are unchanged.
     fn dismissed(
         &self,
         Dismiss { review_id, dismissal, peer }: &Dismiss,

@@ -1,4 +1,4 @@
-//! One question on its way: put to its sources, decided, logged, told.
+//! One verification: querying the sources, deciding, logging.
 
 use super::asking::Came;
 use super::pending::Promise;
@@ -27,35 +27,35 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-/// So much of a budget is left for deciding: what takes the place of an answer that does not come is in time, too.
+/// The part of a budget that is reserved for the decision, so that a substitute for a missing answer is in time, too.
 const DECIDING: Duration = Duration::from_millis(20);
-/// It is never more than this part of the budget.
+/// The reserved part is at most this fraction of the budget.
 const DECIDING_PART: u32 = 10;
-/// After so many attempts to commit a decision, it does without what would be kept of answers: others keep theirs.
+/// After this number of attempts to commit a decision, its answers are no longer cached: other decisions cache theirs.
 const ATTEMPTS_TO_KEEP: usize = 4;
-/// So much of a digest is part of an execution's name, in characters.
+/// Characters of a digest in an execution id.
 const TAG_CHARS: usize = 10;
 
-/// A decision with all that is to become durable with it.
+/// A decision with the state that is committed with it.
 struct Decided {
     inputs: Inputs,
     envelope: Envelope,
-    /// What people are to decide of the thing and have decided.
+    /// The open reviews, locks and baselines of the subject.
     subject: Subject,
-    /// The row of that; and the one of the present, where that was looked at beside it.
+    /// The expected revision of the subject's row. For a question about the past, also that of the present subject.
     people: Vec<Expect>,
 }
 
-/// What goes into the log and the tables beside a decision.
+/// The log events and cached answers that are committed with a decision.
 #[derive(Default)]
 struct Beside {
-    /// The interactions with sources that were asked once more afterwards.
+    /// The events of the first calls of sources that were queried again afterwards.
     earlier: Vec<Event>,
     came: Came,
 }
 
 impl Verifier {
-    /// The envelope for `request`, of which the caller waits since `began`.
+    /// Verifies `request`. `began` is when the caller started to wait.
     pub(super) async fn verify(
         self: Arc<Self>,
         request: &VerifyRequest,
@@ -68,7 +68,7 @@ impl Verifier {
         self.decide(inputs, began).await
     }
 
-    /// What is asked, of which nothing has come yet.
+    /// Validates the request, and returns the inputs without any calls.
     fn question(&self, request: &VerifyRequest) -> Result<Inputs, VerifyError> {
         let unknown = || VerifyError::WorkflowUnknown(request.workflow.clone());
         let (registered, _) =
@@ -78,7 +78,7 @@ impl Verifier {
         let ontology = self.store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
         let asked_at = self.clock.now();
         let question = request.read(&workflow, &ontology, asked_at)?;
-        // in the order of time as texts, and no other's: neither over a restart nor where the clock jumps back
+        // ids sort by time as texts, and are unique across restarts and when the clock jumps back
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let tag = Sha256Hex::of(format!("{question:?} {} {count}", self.born_at).as_bytes());
         let tag: String = tag.as_str().chars().take(TAG_CHARS).collect();
@@ -86,7 +86,7 @@ impl Verifier {
         Ok(Inputs::new(execution_id, workflow, &ontology, question, asked_at))
     }
 
-    /// Says that there will be a decision, and has it taken.
+    /// Commits a pending decision, starts it in the background, and returns its provisional envelope.
     async fn promise(self: Arc<Self>, inputs: Inputs, began: Instant) -> Result<Arc<Envelope>, VerifyError> {
         let envelope = decide(&inputs);
         let promise = if envelope.kind == EnvelopeKind::Provisional {
@@ -107,7 +107,7 @@ impl Verifier {
         Ok(Arc::new(envelope))
     }
 
-    /// Puts the question to its sources, decides, and makes that durable.
+    /// Queries the sources, decides, and commits the decision.
     pub(super) async fn decide(
         self: &Arc<Self>,
         mut inputs: Inputs,
@@ -119,12 +119,12 @@ impl Verifier {
         let deadline = waits.then(|| began + budget - DECIDING.min(budget / DECIDING_PART));
         let mut beside = Beside::default();
         let is_asked = is_put_to_oracles(&inputs);
-        // whoever asks nobody waits for nobody's turn, and what was promised has its own
+        // a question without queries needs no slot, and a pending decision already has its own
         let _place = match deadline.filter(|_| is_asked) {
             Some(deadline) => Some(self.place(deadline).await?),
             None => None,
         };
-        // whoever waited for nobody has the question put when its turn comes
+        // a pending decision queries its sources when its slot is free
         let put_at = if inputs.stage == Stage::Delayed { self.clock.now() } else { inputs.asked_at };
         if is_asked {
             let everyone = inputs.workflow.oracles.iter().cloned().collect();
@@ -147,14 +147,14 @@ impl Verifier {
         self.settle(decided, &beside, began).await
     }
 
-    /// A turn, if it comes until then.
+    /// Waits for a slot until this time.
     async fn place(&self, until: Instant) -> Result<OwnedSemaphorePermit, VerifyError> {
         let place = Arc::clone(&self.places).acquire_owned();
         let place = timeout_at(until, place).await.map_err(|_| VerifyError::Busy)?;
-        Ok(place.expect("nobody closes the semaphore"))
+        Ok(place.expect("the semaphore is never closed"))
     }
 
-    /// The decision at this moment, over what people say of the thing now.
+    /// Decides with the current open reviews, locks and baselines of the subject.
     fn decided(&self, mut inputs: Inputs, came: &Came, began: Instant) -> Result<Decided, StoreError> {
         let mut people = Vec::new();
         let mut read = |key: SubjectKey| {
@@ -169,7 +169,7 @@ impl Verifier {
         (inputs.locks, inputs.open_reviews) = (subject.locks.clone(), subject.open.clone());
         let present = if !inputs.question.is_about_the_present() {
             let present = read(present(&inputs))?;
-            // what was decided of the present holds for the time since then, too
+            // a decision about the present also covers the time since then
             inputs.locks.extend(present.locks.iter().cloned());
             present
         } else {
@@ -192,7 +192,7 @@ impl Verifier {
         Ok(Decided { inputs, envelope, subject, people })
     }
 
-    /// Drops what sources said in runs that were undone since.
+    /// Removes baselines that come from undone runs.
     fn drop_undone(&self, baselines: &mut Baselines) -> Result<(), StoreError> {
         for (oracle_id, of_source) in baselines.iter_mut() {
             let Some(view) = self.store.view(oracle_id)? else { continue };
@@ -224,7 +224,7 @@ impl Verifier {
         Ok(is_full || all >= QUEUE_TOTAL_MAX && of_sources(all, None)? >= QUEUE_TOTAL_MAX)
     }
 
-    /// Makes a decision durable. Where others have changed meanwhile what it rests on or moves, it is taken anew.
+    /// Commits a decision. If another commit has changed its rows meanwhile, it is decided again.
     async fn settle(
         &self,
         mut decided: Decided,
@@ -247,7 +247,7 @@ impl Verifier {
         Ok(Arc::new(envelope))
     }
 
-    /// What makes a decision durable, with what is kept of answers where it `keeps` that.
+    /// The record of a decision. It includes the answers to cache if `keeps`.
     fn record(&self, decided: &Decided, beside: &Beside, keeps: bool) -> Result<Record, StoreError> {
         let Decided { inputs, envelope, subject, people } = decided;
         let mut record = Record { events: beside.earlier.clone(), ..Record::default() };
@@ -266,7 +266,7 @@ impl Verifier {
             known.open.extend(review.as_ref().map(Review::as_open));
             record.writes.push(Write::PutSubject(key(inputs), Arc::new(known)));
         }
-        // what a person has taken back meanwhile is not told any more
+        // a lock that was revoked meanwhile must not be returned
         let rests_on_locks = envelope.axes.values().any(|axis| axis.basis == Some(Basis::HumanLock));
         if rests_on_locks {
             record.expect.extend(people.iter().cloned());
@@ -295,7 +295,7 @@ impl Verifier {
     }
 }
 
-/// Holds what each source says, or what is kept of it, against what it has said before.
+/// Compares the answer or the cached answer of each source with its baseline.
 fn hold_against(inputs: &mut Inputs, baselines: &Baselines, came: &Came) {
     let as_of = (!inputs.question.is_about_the_present()).then(|| inputs.as_of());
     let known_at = inputs.question.known_at;
@@ -307,7 +307,7 @@ fn hold_against(inputs: &mut Inputs, baselines: &Baselines, came: &Came) {
             let before = || Baseline::of(before?, path);
             match as_of {
                 None => known.or_else(before),
-                // decisions over the present may rest on later releases, which a question about the past does not see
+                // a decision about the present may use later releases, which a question about the past must not see
                 Some(as_of) => before().or_else(|| {
                     let is_known = |known: &Baseline| known_at.is_none_or(|at| known.verified_at <= at);
                     known.filter(|known| known.observed_at <= as_of && is_known(known))
@@ -329,12 +329,12 @@ fn asked_event(inputs: &Inputs, asked: SourceAskedEntry) -> Event {
     Event::new(inputs.decided_at, None, EventKind::SourceAsked(asked))
 }
 
-/// Under which name it is known what people say of the thing as it is now, and what sources have said that nobody doubted.
+/// The key of the subject in the present: its open reviews, locks and baselines.
 fn present(inputs: &Inputs) -> SubjectKey {
     SubjectKey::of(&inputs.workflow.workflow_id, &inputs.question.thing, true)
 }
 
-/// Under which name it is known what people say of the thing.
+/// The key of the subject of the question.
 fn key(inputs: &Inputs) -> SubjectKey {
     let question = &inputs.question;
     SubjectKey::of(&inputs.workflow.workflow_id, &question.thing, question.is_about_the_present())

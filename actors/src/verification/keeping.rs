@@ -1,27 +1,28 @@
-//! Kept answers of live sources.
+//! Caching the answers of live sources.
 
 use oracled_domain::verification::{CallOutcome, Envelope, KeptAnswer, KeptKey};
 use oracled_store::{Expect, RowKey, Store, StoreError, Write};
 use std::sync::Arc;
 
-/// An answer of a live source that is to be kept, or when it was issued.
+/// An answer of a live source to cache, or only its issue time.
 pub(super) struct Kept {
     pub(super) key: KeptKey,
     pub(super) answer: KeptAnswer,
-    /// Whether it may be served again; else only when it was issued counts.
+    /// Whether the answer may be served again. If not, only its issue time is stored.
     pub(super) may_be_served: bool,
 }
 
 impl Kept {
-    /// Whether the decision has taken it as an answer.
+    /// Whether the decision accepted the answer.
     pub(super) fn counts_in(&self, envelope: &Envelope) -> bool {
         let outcome = envelope.candidates.iter().find(|outcome| outcome.oracle_id == self.key.oracle_id);
         outcome.is_some_and(|outcome| outcome.outcome == CallOutcome::Answered && !outcome.stale)
     }
 
-    /// What keeps it, unless what is kept is newer: decisions about one thing may overtake one another, and a source may say
-    /// once more what it said long ago. What is not to be served leaves nothing to be served that was said before it; but what
-    /// `is_doubted`, since it jumps away from that, does not take its place.
+    /// Returns the write that caches the answer. `None` if the cached answer is newer: decisions about one subject may
+    /// overtake each other, and a source may repeat an old answer. An answer that must not be served also replaces an older
+    /// one that could be served. But if the answer `is_doubted`, because it deviates from the baseline, it does not replace
+    /// the cached one.
     pub(super) fn write(
         &self,
         store: &Store,

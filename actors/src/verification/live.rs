@@ -1,4 +1,4 @@
-//! Live sources of a question: each asked by its adapter, beside what is kept of its answers.
+//! Queries of live sources by their adapters, and the cache of their answers.
 
 use super::Verifier;
 use super::source::{Errand, Said, bounded};
@@ -13,7 +13,7 @@ use oracled_store::ground::view::SourceView;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// An adapter made ready, by what it was made of.
+/// A validated adapter, with the revisions that it was validated from.
 #[derive(Debug)]
 pub(super) struct Prepared {
     /// The revisions of the adapter and of its source.
@@ -22,10 +22,10 @@ pub(super) struct Prepared {
 }
 
 impl Verifier {
-    /// The adapter of a source, made ready for it as it is registered now; nothing where it is not live.
+    /// The validated adapter of a live source, for its current registration; `None` for a source that is not live.
     ///
     /// # Errors
-    /// Why it cannot be asked, in words.
+    /// Why the source cannot be queried, as text.
     pub(super) fn adapter(&self, view: &SourceView) -> Result<Option<Arc<Ready>>, String> {
         let registration = &view.state.entry.registration;
         if registration.adapter_id != AdapterId::Http {
@@ -46,7 +46,7 @@ impl Verifier {
         Ok(Some(ready))
     }
 
-    /// What a live source says.
+    /// Queries a live source.
     pub(super) async fn live(&self, errand: &Errand, adapter: &Arc<Ready>) -> Said {
         let Inputs { question, workflow, execution_id, .. } = &*errand.inputs;
         let kept = match self.known(errand) {
@@ -67,22 +67,22 @@ impl Verifier {
         Said { reply, before: None, keep, warnings, outcome }
     }
 
-    /// What is known of a live source's answers to this, be it only when the last one was issued.
+    /// The cached answer to this question. It may contain only the issue time of the last answer.
     fn known(&self, errand: &Errand) -> Result<Option<KeptAnswer>, StoreError> {
         let kept = self.store.kept(&errand.kept_key())?;
         Ok(kept.map(|(kept, _)| kept.for_question(errand.inputs.question.point_in_time)))
     }
 
-    /// What is kept of them, as long as it counts for anything.
+    /// The cached answer to this question, if it has not expired.
     fn kept(&self, errand: &Errand, now: Timestamp) -> Option<KeptAnswer> {
         let adapter = errand.adapter.as_ref()?;
         let kept = self.known(errand).inspect_err(|error| {
-            tracing::error!(oracle_id = %errand.oracle_id, %error, "what is kept of a source cannot be read");
+            tracing::error!(oracle_id = %errand.oracle_id, %error, "could not read the cached answer of a source");
         });
         kept.ok()?.filter(|kept| adapter.is_kept(kept, now))
     }
 
-    /// The same, where it may be taken without asking again: by itself, and by its source's policy.
+    /// The cached answer if it can be used without a query: it is fresh by its own ttl and by the source's policy.
     pub(super) fn still_fresh(&self, errand: &Errand, now: Timestamp) -> Option<Candidate> {
         let adapter = errand.adapter.as_ref()?;
         let kept = self.kept(errand, now).filter(|kept| adapter.still_holds(kept, now))?;
@@ -90,8 +90,8 @@ impl Verifier {
         candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
     }
 
-    /// The same, to be served in the place of an answer where that may be: by what is registered by now of its source and how
-    /// it is read.
+    /// The cached answer to serve in place of a missing one, if that is allowed by the current registration of the source
+    /// and its adapter.
     pub(super) fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
         let now = self.clock.now();
         let errand = self.errand(&errand.inputs, &errand.oracle_id).ok()?;

@@ -1,4 +1,4 @@
-//! Decisions that are taken later: of workflows that let nobody wait.
+//! Pending decisions, which workflows without a waiting caller make later.
 
 use super::Verifier;
 use crate::platform::caller::carried;
@@ -10,29 +10,29 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// A decision that could not be taken, since the log could not be written, is tried again after so long.
+/// Pause before the next attempt of a decision that could not be committed.
 const AGAIN: Duration = Duration::from_secs(5);
-/// So many are promised at once; who asks for more is told to come back.
+/// Maximum number of pending decisions. Beyond it, a request is rejected as busy.
 pub(super) const PROMISED_MAX: usize = 2000;
-/// Of all turns this part is for them, so that those who wait are not kept from theirs.
+/// Pending decisions use one in this number of slots, so that waiting callers get theirs.
 const PART_OF_TURNS: usize = 4;
 
-/// The decisions that are still to be taken.
+/// The pending decisions.
 #[derive(Debug)]
 pub(super) struct Promises {
-    /// By their execution ids. A restart of the actor takes none up twice.
+    /// Execution ids of the decisions in progress. A restarted actor does not start any of them twice.
     taken_up: Mutex<BTreeSet<String>>,
     places: Semaphore,
 }
 
-/// One of them, which nobody else takes up as long as there is this.
+/// Exclusive access to a pending decision, until this is dropped.
 pub(super) struct Promise {
     verifier: Arc<Verifier>,
     execution_id: String,
 }
 
 impl Promises {
-    /// None so far, where so many questions are put at once.
+    /// No pending decisions, with a share of the `at_once` slots.
     pub(super) fn new(at_once: usize) -> Self {
         let places = Semaphore::new((at_once / PART_OF_TURNS).max(1));
         Self { taken_up: Mutex::default(), places }
@@ -44,26 +44,27 @@ impl Promises {
 }
 
 impl Promise {
-    /// One more, where there is room for it. It is to be had before it is logged: others may be on their way there.
+    /// Claims a new pending decision; `None` if the limit is reached. It must be claimed before it is logged, because
+    /// concurrent requests could exceed the limit otherwise.
     pub(super) fn new(verifier: &Arc<Verifier>, execution_id: &str) -> Option<Self> {
         Self::among(verifier, execution_id, PROMISED_MAX)
     }
 
-    /// The same among so many at the most; nothing where somebody has it already, either.
+    /// Claims a pending decision; `None` if `most` are in progress, or if it is already claimed.
     fn among(verifier: &Arc<Verifier>, execution_id: &str, most: usize) -> Option<Self> {
         let mut taken_up = verifier.promises.taken_up();
         let is_new = taken_up.len() < most && taken_up.insert(execution_id.to_owned());
         is_new.then(|| Self { verifier: Arc::clone(verifier), execution_id: execution_id.to_owned() })
     }
 
-    /// Has the decision taken when it is its turn, and does not wait for it.
+    /// Starts the decision in the background. It waits for a slot.
     pub(super) fn begin(self, inputs: Inputs) {
         tokio::spawn(carried(async move {
             let Self { verifier, execution_id } = &self;
             loop {
                 let place = verifier.promises.places.acquire().await;
                 let Err(error) = verifier.decide(inputs.clone(), stopwatch()).await else { break };
-                tracing::warn!(%execution_id, %error, "a decision that was promised is not taken yet");
+                tracing::warn!(%execution_id, %error, "could not make a pending decision; retrying");
                 drop(place);
                 sleep(AGAIN).await;
             }
@@ -77,13 +78,13 @@ impl Drop for Promise {
     }
 }
 
-/// Takes up all decisions that are still to be taken and that nobody has in hand, however many: a stop has come in between, or a
+/// Starts all pending decisions that are not in progress, without a limit: those that were interrupted by a stop or a
 /// panic.
 pub(super) fn take_up(verifier: &Arc<Verifier>) {
     let pending = match verifier.store.pending() {
         Ok(pending) => pending,
         Err(error) => {
-            tracing::error!(%error, "decisions that were promised cannot be read, and are not taken");
+            tracing::error!(%error, "could not read the pending decisions");
             return;
         }
     };

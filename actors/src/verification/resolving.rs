@@ -1,4 +1,4 @@
-//! What people decide: a review resolved, its locks put in force.
+//! Resolving a review, which puts its locks in force.
 
 use super::Verifier;
 use super::case::{Case, Closed};
@@ -17,38 +17,38 @@ use std::sync::Arc;
 /// Resolves a review.
 #[derive(Debug)]
 pub struct Resolve {
-    /// Which.
+    /// Id of the review.
     pub review_id: String,
-    /// What is decided.
+    /// The decision.
     pub resolution: Resolution,
-    /// By whom.
+    /// The reviewer.
     pub peer: Peer,
 }
 
 /// Why a review is not resolved. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// There is no such review.
+    /// No review has this id.
     #[error("no review has the id {0}")]
     Unknown(String),
-    /// It is not open any more.
+    /// The review is already closed.
     #[error(transparent)]
     Closed(#[from] Closed),
-    /// Its ontology is gone.
+    /// The ontology of the review is not registered.
     #[error("no ontology {0} is registered")]
     OntologyUnknown(OntologyRef),
-    /// The resolution cannot be meant.
+    /// The resolution is invalid.
     #[error(transparent)]
     Bad(#[from] BadResolution),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The resolution could not be made durable.
+    /// The resolution could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
 
-/// Who decides, what, when.
+/// A reviewer's decision and its time.
 struct Word<'a> {
     resolution: &'a Resolution,
     peer: Peer,
@@ -72,7 +72,7 @@ impl Verifier {
         Ok(state)
     }
 
-    /// The review with what was decided of it, and what makes that durable.
+    /// Returns the resolved review, and the record that stores it.
     fn resolved(
         &self,
         Resolve { review_id, resolution, peer }: &Resolve,
@@ -87,7 +87,8 @@ impl Verifier {
         Ok(self.record_of(case, &locks, &ontology, &word)?)
     }
 
-    /// The review resolved, and what makes that durable: with it all open ones of the same thing that ask for nothing else.
+    /// Returns the resolved review, and the record that stores it. The record also resolves the open reviews of the same
+    /// subject that this decision settles.
     fn record_of(
         &self,
         mut case: Case,
@@ -135,7 +136,7 @@ impl Verifier {
         }
         subject.locks.extend(locks.iter().cloned());
         let mut before = confirm(subject, &state.review, locks, ontology);
-        // a jump that is confirmed once more was confirmed before
+        // a deviation that is confirmed again keeps the baseline from before its first confirmation
         for (axis, earlier) in confirmed {
             for (oracle_id, mut earlier) in earlier {
                 let earlier = earlier.remove_entry(&axis);
@@ -153,8 +154,8 @@ impl Verifier {
     }
 }
 
-/// What sources said that jumped away from what they had said before, and that the person has confirmed: from now on they are
-/// held against that. What they were held against before comes back.
+/// Makes the deviating values that the reviewer has confirmed the new baselines. Returns the previous baselines, to restore
+/// them on revocation.
 fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology: &Ontology) -> HeldAgainst {
     let mut before = HeldAgainst::new();
     if !review.is_about_the_present() {
@@ -180,7 +181,7 @@ fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology
 }
 
 impl Word<'_> {
-    /// `review` with this word on it.
+    /// `review` with this decision.
     fn on(&self, review: &Review) -> ReviewState {
         let resolved = Resolved {
             resolution: self.said_of(review),
@@ -204,7 +205,7 @@ impl Word<'_> {
         )
     }
 
-    /// As much of it as concerns `review`.
+    /// The part of the decision that concerns `review`.
     fn said_of(&self, review: &Review) -> Resolution {
         let mut said = self.resolution.clone();
         said.values.retain(|axis, _| review.axes.contains_key(axis));

@@ -1,4 +1,4 @@
-//! What people take back: the locks of a review end, and the next question is decided anew.
+//! Revoking the resolution of a review: its locks end, and the next question is decided again.
 
 use super::Verifier;
 use super::case::{Case, Closed};
@@ -12,52 +12,52 @@ use oracled_domain::verification::review::{BadResolution, ReviewState, Revocatio
 use oracled_domain::{Event, EventKind, Peer};
 use oracled_store::{Record, StoreError};
 
-/// Takes back what was decided of a review.
+/// Revokes the resolution of a review.
 #[derive(Debug)]
 pub struct Revoke {
-    /// Which.
+    /// Id of the review.
     pub review_id: String,
-    /// Why.
+    /// The reason of the revocation.
     pub revocation: Revocation,
-    /// By whom.
+    /// The reviewer.
     pub peer: Peer,
 }
 
-/// Why a resolution is not taken back. Nothing has changed.
+/// Why a resolution is not revoked. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RevokeError {
-    /// There is no such review.
+    /// No review has this id.
     #[error("no review has the id {0}")]
     Unknown(String),
-    /// Nobody has resolved it.
-    #[error("review {0} is open: there is nothing to take back")]
+    /// The review is not resolved.
+    #[error("review {0} is open; only a resolved review can be revoked")]
     Open(String),
-    /// It was closed without deciding anything.
+    /// The review was dismissed without a decision.
     #[error(transparent)]
     Closed(#[from] Closed),
-    /// It was taken back before.
+    /// The resolution was already revoked.
     #[error("review {review_id} was revoked by uid {verifier_id} at {revoked_at}")]
     Revoked {
-        /// Which.
+        /// Id of the review.
         review_id: String,
-        /// By whom.
+        /// User id of the reviewer.
         verifier_id: String,
-        /// When.
+        /// When the resolution was revoked.
         revoked_at: Timestamp,
     },
-    /// Nothing of it is in force.
+    /// No lock of the review is in force.
     #[error(
-        "nothing that was decided of review {0} is in force: it has expired, or was decided by a review that is resolved \
-         beside it or since then"
+        "no decision of review {0} is in force: it has expired, or another review that was resolved with it or later \
+         replaced it"
     )]
     Gone(String),
-    /// The reason is none.
+    /// The reason is empty or too long.
     #[error(transparent)]
     Bad(#[from] BadResolution),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The revocation could not be made durable.
+    /// The revocation could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
@@ -77,7 +77,7 @@ impl Verifier {
         Ok(state)
     }
 
-    /// The review with its locks taken back, and what makes that durable.
+    /// Returns the review with its locks revoked, and the record that stores it.
     fn revoked(
         &self,
         Revoke { review_id, revocation, peer }: &Revoke,
@@ -98,7 +98,7 @@ impl Verifier {
             return Err(RevokeError::Gone(review_id.clone()));
         }
         subject.locks = others;
-        // a jump that was confirmed is none that sources are held against any more
+        // the values that the review confirmed are no longer baselines
         put_back(&mut subject.baselines, &resolved.held_against, |path| {
             locks.iter().any(|lock| lock.axis == path)
         });

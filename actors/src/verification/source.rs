@@ -1,4 +1,4 @@
-//! One source asked: the store for what was ingested, the source itself where it is live.
+//! Querying one source: the store for an ingested source, the source itself for a live one.
 
 use super::Verifier;
 use super::keeping::Kept;
@@ -25,38 +25,39 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout_at;
 
-/// The longest answer that is decided over or kept, as JSON, in bytes: the log keeps it with the decision, the store until it
-/// counts for nothing.
+/// The longest answer that is used or cached, in bytes of JSON. The log stores it with the decision, and the store caches
+/// it until it expires.
 const CANDIDATE_MAX_BYTES: usize = 64 << 10;
 
-/// Who has not answered by then has failed, however patient a workflow is.
+/// A timeout after this number of milliseconds counts as a failure of the source, even if all workflows have longer soft
+/// timeouts.
 const PATIENCE_MAX_MS: u64 = 1000;
 
-/// What one source is to be asked.
+/// The query to one source.
 pub(super) struct Errand {
     pub(super) oracle_id: SourceId,
     pub(super) view: Arc<SourceView>,
-    /// How it is asked and read where it is live.
+    /// The validated adapter, for a live source.
     pub(super) adapter: Option<Arc<Ready>>,
-    /// The axes, by their paths; of those it has.
+    /// Paths of the requested axes that the source provides.
     paths: Vec<String>,
-    /// What is asked, for all sources the same; of what comes of it nothing.
+    /// The question, which is the same for all sources, without any replies.
     pub(super) inputs: Arc<Inputs>,
     warnings: Vec<String>,
 }
 
-/// What came of it.
+/// The result of a query.
 pub(super) struct Answered {
     pub(super) call: Call,
     pub(super) keep: Option<Kept>,
-    /// What it said of the same before, where what was ingested tells that.
+    /// The source's earlier statement about the same subject, for an ingested source.
     pub(super) before: Option<Box<Candidate>>,
 }
 
-/// What it said, before anybody has looked at it.
+/// The source's reply, before it is checked.
 pub(super) struct Said {
     pub(super) reply: Reply,
-    /// What it said of the same before.
+    /// The source's earlier statement about the same subject.
     pub(super) before: Option<Box<Candidate>>,
     pub(super) keep: Option<KeptAnswer>,
     pub(super) warnings: Vec<String>,
@@ -64,12 +65,12 @@ pub(super) struct Said {
 }
 
 impl Errand {
-    /// How far the source is trusted, as registered.
+    /// The source's tier, as registered.
     pub(super) fn tier(&self) -> OracleTier {
         self.view.state.entry.registration.oracle_tier
     }
 
-    /// The call as it is at `asked_at`, before an answer has come.
+    /// The call as of `asked_at`, without a reply.
     pub(super) fn unanswered(&self, asked_at: Timestamp) -> Call {
         Call {
             oracle_tier: self.tier(),
@@ -89,8 +90,8 @@ impl Errand {
         KeptKey::of(&self.oracle_id, &question.thing, question.point_in_time)
     }
 
-    /// What is kept of an answer, by the adapter: one that is long, or of a past that is asked about anew each time, is not served
-    /// again.
+    /// The answer to cache. It is not served again if it is too long, or if the adapter does not cache answers about this
+    /// time.
     fn to_keep(&self, adapter: &Ready, answer: KeptAnswer) -> Kept {
         let may_be_served = adapter.keep_seconds(self.inputs.question.point_in_time).is_some()
             && answer.candidate.as_ref().is_some_and(is_short);
@@ -113,7 +114,7 @@ impl Errand {
         candidate
     }
 
-    /// How fresh the answer of a live source is, each axis by its policy.
+    /// The freshness of a live source's answer, for each axis by its policy.
     fn freshness(
         &self,
         candidate: &Candidate,
@@ -122,7 +123,7 @@ impl Errand {
     ) -> Vec<AxisFreshness> {
         let (state, question) = (&self.view.state, &self.inputs.question);
         let past = past_time(question.point_in_time, question.known_at, now);
-        // the count is exact; what the source itself says of its age counts beside it
+        // the count is exact; if the source reports an age, that age is checked, too
         let says_its_age = self.adapter.as_ref().is_some_and(|ready| ready.adapter().observed_at.is_some());
         let is_from_before = |at: &Timestamp| match past {
             None => {
@@ -138,7 +139,7 @@ impl Errand {
 }
 
 impl Verifier {
-    /// What `oracle_id` is to be asked; where it is not to be asked, the call that this comes to.
+    /// Builds the query to `oracle_id`. If the source cannot be queried, the error is the call to log instead.
     pub(super) fn errand(&self, inputs: &Arc<Inputs>, oracle_id: &SourceId) -> Result<Errand, Box<Call>> {
         let unasked = |oracle_tier, reply| {
             Box::new(Call {
@@ -154,22 +155,22 @@ impl Verifier {
             })
         };
         let failed = |cause: String| {
-            // nobody knows how far it is trusted: a source that decides is missing
+            // the tier is unknown: treated as a missing trusted source
             unasked(OracleTier::Primary, Reply::Failed { failure: Failure::Internal, cause })
         };
         let view = self.store.view(oracle_id).map_err(|error| failed(error.to_string()))?;
-        let view = view.ok_or_else(|| failed("it is not registered".into()))?;
+        let view = view.ok_or_else(|| failed("the source is not registered".into()))?;
         let registration = &view.state.entry.registration;
         let tier = registration.oracle_tier;
         let not_asked = |cause: String| unasked(tier, Reply::NotAsked { cause });
         if registration.ontology != inputs.workflow.ontology {
-            // the others do not decide without it: the workflow has to be registered anew
-            let cause = format!("it speaks of {} by now, and the workflow does not", registration.ontology);
+            // the other sources cannot decide without this one: the workflow must be registered again
+            let cause = format!("its ontology is now {}, which is not the workflow's", registration.ontology);
             return Err(unasked(tier, Reply::Failed { failure: Failure::Internal, cause }));
         }
         let paths = inputs.paths_for(&registration.axes_provided);
         if paths.is_empty() {
-            return Err(not_asked("it has none of the axes".into()));
+            return Err(not_asked("the source provides none of the axes".into()));
         }
         let cannot_be_asked = |cause: String| {
             let reply = Reply::Failed { failure: Failure::Internal, cause };
@@ -179,7 +180,7 @@ impl Verifier {
             Standing::Answers => Vec::new(),
             Standing::AnswersWithWarning(warning) => vec![warning],
             Standing::Silent(why) if view.state.entry.review_status == ReviewStatus::Pending => {
-                // whoever named it in the workflow wants it heard: it is not passed over for as long as it is not approved
+                // the workflow names the source, so it is not skipped while its approval is pending
                 return Err(cannot_be_asked(why));
             }
             Standing::Silent(why) => return Err(not_asked(why)),
@@ -193,20 +194,20 @@ impl Verifier {
         Ok(Errand { oracle_id, view, adapter, paths, inputs, warnings })
     }
 
-    /// Asks a source, until `limit`, which is there because of `cut`. What is kept of it takes the place of no answer where it
-    /// is asked once more.
+    /// Queries a source until `limit`; `cut` is the cause of the limit. If the source is queried again, its cached answer
+    /// is not used in place of a query.
     pub(super) async fn ask(&self, errand: Errand, limit: Duration, cut: Cut, is_again: bool) -> Answered {
         let (began, asked_at) = (stopwatch(), self.clock.now());
         let call = errand.unanswered(asked_at);
         if let Some(candidate) = self.still_fresh(&errand, asked_at).filter(|_| !is_again) {
-            // nobody is called, so that nobody's leave is needed
+            // no call is made, so no lease is needed
             let call = Call { ended_at: Some(asked_at), cache_hit: true, reply: bounded(candidate), ..call };
             return Answered { call, keep: None, before: None };
         }
         let lease = match self.lease(&errand.oracle_id).await {
             Ok(lease) => lease,
             Err(reply) => {
-                // it was not called
+                // the source was not called
                 let kept = self.in_its_place(&errand);
                 return Answered {
                     call: Call { asked_at: None, reply, kept, ..call },
@@ -242,19 +243,19 @@ impl Verifier {
         Answered { call, keep, before }
     }
 
-    /// What it says of a source's health that no answer came within this time. How little time one workflow gives it says
-    /// nothing of it, as long as another one would have waited on before calling it late.
+    /// The effect of a timeout on a source's health. If one workflow has only a short timeout, it does not count as a
+    /// failure, as long as another workflow would still have accepted the answer as in time.
     fn outlasted(&self, oracle_id: &SourceId, latency_ms: u64) -> Outcome {
         let workflows = match self.store.all_registered::<Workflow>() {
             Ok(workflows) => workflows,
             Err(error) => {
-                tracing::error!(%oracle_id, %error, "workflows cannot be read: a timeout is not counted");
+                tracing::error!(%oracle_id, %error, "could not read the workflows; a timeout is not counted");
                 return Outcome::Neutral;
             }
         };
         let ask_it = workflows.iter().filter(|known| known.document.oracles.contains(oracle_id));
         let soft_ms = ask_it.map(|known| known.document.oracle_latency.soft_timeout_ms).max();
-        // a call may end a little before its time, so that there is some left for deciding
+        // a call may end a little before its timeout, because time is reserved for the decision
         let patience_ms = soft_ms.unwrap_or(0).min(PATIENCE_MAX_MS) * 9 / 10;
         if latency_ms < patience_ms {
             return Outcome::Neutral;
@@ -262,7 +263,7 @@ impl Verifier {
         Outcome::Failure(format!("no answer within {latency_ms} ms"))
     }
 
-    /// What the source says.
+    /// Queries the source.
     async fn said(&self, errand: &Errand) -> Said {
         match &errand.adapter {
             Some(adapter) => self.live(errand, adapter).await,
@@ -296,13 +297,13 @@ impl Verifier {
         }
     }
 
-    /// Has a source's health watched, if it is not.
+    /// Tracks a source's health, if it is not tracked yet.
     pub(super) async fn watch(&self, oracle_id: &SourceId) -> Result<(), NoAnswer> {
         let oracle = Oracle { id: watched_as(oracle_id), config: self.config.health, probe: None };
         self.doors.oracle_health.ask(Watch(oracle)).await
     }
 
-    /// The leave to ask a source; else what is to be said instead of its answer.
+    /// Requests a lease to query a source. The error is the reply to log instead.
     async fn lease(&self, oracle_id: &SourceId) -> Result<Lease, Reply> {
         let id = watched_as(oracle_id);
         let failed = |cause: String| Reply::Failed { failure: Failure::Internal, cause };
@@ -327,25 +328,23 @@ impl Said {
         Self::bare(Reply::Failed { failure: Failure::Internal, cause })
     }
 
-    /// A reply without an answer, which says nothing of the source's health.
+    /// A reply without an answer, with no effect on the source's health.
     const fn bare(reply: Reply) -> Self {
         Self { reply, before: None, keep: None, warnings: Vec::new(), outcome: Outcome::Neutral }
     }
 }
 
-/// The name under which a source's health is watched; no other oracle has it.
+/// The name under which a source's health is tracked; unique among the oracles.
 pub(super) fn watched_as(oracle_id: &SourceId) -> OracleId {
-    format!("source:{oracle_id}")
-        .parse()
-        .expect("an id of a source, with this before it, is one of an oracle")
+    format!("source:{oracle_id}").parse().expect("a source id with this prefix is a valid oracle id")
 }
 
-/// An answer that is not too long to be decided over.
+/// The reply for an answer, or a refusal if the answer is too long.
 pub(super) fn bounded(candidate: Candidate) -> Reply {
     if is_short(&candidate) {
         return Reply::Answered { candidate: Box::new(candidate) };
     }
-    let cause = format!("it is longer than {CANDIDATE_MAX_BYTES} bytes");
+    let cause = format!("the answer is longer than {CANDIDATE_MAX_BYTES} bytes");
     Reply::Refused { refusal: Refusal::Schema, cause }
 }
 

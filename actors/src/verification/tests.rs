@@ -65,7 +65,7 @@ fn agreeing_sources_are_returned_with_provenance_after_the_log_entry() {
 }
 
 #[test]
-fn a_source_that_is_still_to_be_approved_or_ingested_is_not_passed_over() {
+fn source_without_approval_or_data_blocks_the_decision() {
     with_world(async |World { system, .. }: World| {
         two_that_say(&system, "54208", "54208", json!({})).await;
         source(&system, "office-c", json!({})).await;
@@ -86,7 +86,7 @@ fn a_source_that_is_still_to_be_approved_or_ingested_is_not_passed_over() {
 }
 
 #[test]
-fn that_a_source_is_deprecated_is_told_once() {
+fn deprecated_source_causes_one_warning() {
     with_world(async |World { system, .. }: World| {
         two_that_say(&system, "54208", "54208", json!({})).await;
         let date = system.clock.now() + jiff::SignedDuration::from_hours(24 * 100);
@@ -144,7 +144,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
     });
 }
 
-/// So many questions at once.
+/// Sends `count` questions at the same time.
 async fn futures_of(system: &crate::system::System, count: usize) -> Vec<Arc<Envelope>> {
     let asking: Vec<_> = (0..count)
         .map(|_| {
@@ -173,7 +173,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
         assert_eq!(population(&decisions[1].1).as_deref(), Some("54208"));
         assert!(world.system.store.pending().expect("it is read").is_empty());
 
-        // one that a stop has cut off before it was taken
+        // a decision that was interrupted by a stop
         let entry = &decisions[0].0;
         let mut inputs = (*entry.inputs).clone();
         (inputs.execution_id, inputs.stage) =
@@ -236,7 +236,7 @@ fn registered_deviation_goes_to_review_and_unverified_one_has_no_effect() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused_and_nothing_is_logged() {
+fn invalid_question_is_rejected_without_a_log_entry() {
     with_world(async |World { system, .. }: World| {
         source(&system, "office-a", json!({})).await;
         says(&system, "office-a", "2020-04-14", &[ARUBA]).await;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The time between two passes over kept answers and pending decisions.
 const PASS_EVERY: Duration = Duration::from_secs(3600);
-/// So many answers are looked at, and let go, at once.
+/// Number of cached answers that are checked and deleted in one commit.
 const PAGE: usize = 256;
 
 /// The actor that runs the schedule.
@@ -47,10 +47,10 @@ impl Supervised for VerificationUpkeep {}
 crate::platform::door::asked_through_a_door!(VerificationUpkeep);
 
 impl Verifier {
-    /// Lets go what counts for nothing any more. What is kept anew meanwhile is left to the next time.
+    /// Deletes expired cached answers. An answer that is replaced meanwhile is left to the next pass.
     pub(super) async fn let_go(&self) {
         if let Err(error) = self.sweep().await {
-            tracing::warn!(%error, "what is kept of live sources is not looked through");
+            tracing::warn!(%error, "could not delete expired answers of live sources");
         }
     }
 
@@ -79,10 +79,10 @@ impl Verifier {
         }
     }
 
-    /// Whether an answer may be served, or guards against one that was issued before it.
+    /// Whether an answer may still be served, or still guards against replays of older answers.
     fn counts(&self, key: &KeptKey, answer: &KeptAnswer, now: Timestamp) -> Result<bool, StoreError> {
         let Some(view) = self.store.view(&key.oracle_id)? else { return Ok(false) };
-        // of a source whose adapter does not work for now nothing is let go
+        // if the adapter is invalid for now, no answer of its source is deleted
         let Ok(Some(adapter)) = self.adapter(&view) else { return Ok(true) };
         // an answer from a later time is used again once the clock, which was set back, has caught up
         let is_ahead = |candidate: &Candidate| candidate.record.retrieved_at > now;
@@ -91,7 +91,7 @@ impl Verifier {
     }
 }
 
-/// Whether what was issued before `answer` would still be taken, were it not for that.
+/// Whether an answer that was issued before `answer` would be accepted again if `answer` were deleted.
 fn guards(adapter: &Ready, answer: &KeptAnswer, now: Timestamp) -> bool {
     let age_s = adapter.adapter().max_issue_age_seconds.and_then(|age_s| i64::try_from(age_s).ok());
     let limit = age_s.map(SignedDuration::from_secs);

@@ -22,58 +22,58 @@ use tokio::net::UnixStream;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// How long the beginning of an answer is waited for; longer than a request may take by default.
+/// Time limit for the start of an answer. It is longer than the default time limit of a request.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Attempts to connect while too many others do: about 5 s.
 const CONNECT_ATTEMPTS: u32 = 500;
 const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 
-/// The longest answer that is read, or line of one that is read line by line, in bytes.
+/// Longest body, or longest line of a body that is read line by line, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Whom a request is for; over a Unix socket that says nothing.
+/// The `Host` header. HTTP/1.1 requires one; over a Unix socket its value has no meaning.
 const HOST_NAME: &str = "oracled";
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody is there.
+    /// No daemon accepts connections at the path.
     #[error("oracled does not answer at {path}: {reason}")]
     NotThere {
-        /// Where it was looked for.
+        /// The path of the socket.
         path: PathBuf,
-        /// Why, and what to do.
+        /// The cause, and the remedy.
         reason: String,
     },
-    /// Somebody is there, and says nothing.
-    #[error("oracled has not answered for {0:?}; is it stopped, or the disk stuck?")]
+    /// The daemon accepted the connection, and did not begin an answer within this time.
+    #[error("oracled has not answered for {0:?}; is the process stopped, or the disk stuck?")]
     Silent(Duration),
-    /// The connection broke.
+    /// The connection broke before the answer was complete.
     #[error("the connection to oracled broke: {0}")]
     Broken(#[from] hyper::Error),
-    /// The answer cannot be read.
+    /// The answer is too long, or has an unexpected form.
     #[error("oracled's answer cannot be read: {0}")]
     Unreadable(String),
 }
 
-/// What is sent: whole, or as it comes.
+/// The body of a request: complete, or sent in pieces.
 type Body = Either<Full<Bytes>, Pieces>;
 
-/// One connection.
+/// One connection to a socket of the daemon.
 #[derive(Debug)]
 pub struct Client {
     sender: SendRequest<Body>,
 }
 
-/// An answer, whole.
+/// A complete answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Its status.
+    /// The HTTP status.
     pub status: StatusCode,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The complete body.
     pub body: Bytes,
 }
 
@@ -81,7 +81,7 @@ impl Client {
     /// Connects to the socket at `path`.
     ///
     /// # Errors
-    /// `NotThere`, with what to do.
+    /// `NotThere` if the socket does not accept the connection.
     pub async fn connect(path: &Path) -> Result<Self, ClientError> {
         let is_busy = |error: &io::Error| error.kind() == ErrorKind::WouldBlock;
         let mut connected = UnixStream::connect(path).await;
@@ -98,10 +98,10 @@ impl Client {
         Ok(Self { sender })
     }
 
-    /// Sends a request and reads its answer whole.
+    /// Sends a request and reads the complete answer.
     ///
     /// # Errors
-    /// Where the connection breaks before that.
+    /// The connection breaks, the answer does not begin within [`PATIENCE`], or it is too long.
     pub async fn call(
         &mut self,
         method: Method,
@@ -111,10 +111,10 @@ impl Client {
         Answer::whole(self.open(method, path, body).await?).await
     }
 
-    /// The same for what takes the time that it takes: the answer is waited for as long as the connection lasts.
+    /// Sends a request like [`Client::call`], without a time limit for the start of the answer.
     ///
     /// # Errors
-    /// Where the connection breaks before that.
+    /// The connection breaks, or the answer is too long.
     pub async fn call_however_long(
         &mut self,
         method: Method,
@@ -128,10 +128,10 @@ impl Client {
         Answer::whole(self.sender.send_request(request).await?).await
     }
 
-    /// Sends a request and hands back the answer with its body still to come.
+    /// Sends a request and returns the answer as soon as its headers are complete. The body is still to be read.
     ///
     /// # Errors
-    /// Where the connection breaks before the answer begins.
+    /// The connection breaks before the answer begins, or the answer does not begin within [`PATIENCE`].
     pub async fn open(
         &mut self,
         method: Method,
@@ -145,22 +145,22 @@ impl Client {
         self.send(request, Either::Left(Full::new(body.unwrap_or_default()))).await
     }
 
-    /// Posts lines of JSON as they come through `lines`, and hands back the answer, which may begin and go on
-    /// meanwhile.
+    /// Posts lines of JSON while `lines` produces them. Returns the answer as soon as its headers are complete, possibly
+    /// while lines are still being sent.
     ///
     /// # Errors
-    /// Where the connection breaks before the answer begins.
+    /// The connection breaks before the answer begins, or the answer does not begin within [`PATIENCE`].
     pub async fn exchange(&mut self, path: &str, lines: Pieces) -> Result<Response<Incoming>, ClientError> {
         let request = Request::post(path).header(CONTENT_TYPE, "application/x-ndjson");
         self.send(request, Either::Right(lines)).await
     }
 
-    /// Posts `payload`, and hands back the answer. The daemon tells when it wants the payload, and then so does `wanted`: what
-    /// is refused need not be sent first. Where its `length_bytes` is known, what is shorter is not taken. How long that takes is
-    /// for the caller to bound.
+    /// Posts `payload` and returns the answer. Notifies `wanted` when the daemon requests the payload (`100 Continue`), so
+    /// that the payload of a rejected request is not sent. If `length_bytes` is given, the daemon rejects a shorter
+    /// payload. The upload has no time limit: the caller sets one.
     ///
     /// # Errors
-    /// Where the connection breaks before the answer begins.
+    /// The connection breaks before the answer begins.
     pub async fn upload(
         &mut self,
         path: &str,
@@ -192,7 +192,7 @@ impl Client {
 }
 
 impl Answer {
-    /// Reads an answer to its end.
+    /// Reads the rest of an answer, at most 64 MiB.
     pub async fn whole(response: Response<Incoming>) -> Result<Self, ClientError> {
         let (head, body) = response.into_parts();
         let body = Limited::new(body, ANSWER_MAX_BYTES).collect().await;
@@ -200,21 +200,21 @@ impl Answer {
         Ok(Self { status: head.status, headers: head.headers, body })
     }
 
-    /// Reads the body as a `T`.
+    /// Parses the body as JSON.
     ///
     /// # Errors
-    /// `Unreadable` where it is none.
+    /// `Unreadable` if the body is not a `T`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body).map_err(|error| ClientError::Unreadable(error.to_string()))
     }
 }
 
-/// An answer, line by line as it comes.
+/// The lines of an answer, each available as soon as it arrives.
 #[derive(Debug)]
 pub struct AnswerLines {
     body: Incoming,
     pending: BytesMut,
-    /// So many bytes of what is pending hold no end of a line.
+    /// Bytes at the start of `pending` that are known to contain no line end.
     searched: usize,
 }
 
@@ -225,10 +225,10 @@ impl AnswerLines {
         Self { body, pending: BytesMut::new(), searched: 0 }
     }
 
-    /// The next line, with its end; nothing at the end of the answer.
+    /// The next line with its line end; `None` at the end of the answer.
     ///
     /// # Errors
-    /// Where the connection breaks, or the answer ends within a line.
+    /// The connection breaks, the answer ends within a line, or a line is too long.
     pub async fn next_line(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
             let end = self.pending.iter().skip(self.searched).position(|byte| *byte == b'\n');
@@ -245,7 +245,7 @@ impl AnswerLines {
             match self.body.frame().await.transpose()? {
                 Some(frame) => self.pending.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data)),
                 None if self.pending.is_empty() => return Ok(None),
-                None => return Err(ClientError::Unreadable("it ends within a line".into())),
+                None => return Err(ClientError::Unreadable("the answer ends within a line".into())),
             }
         }
     }
@@ -253,11 +253,13 @@ impl AnswerLines {
 
 fn not_there(path: &Path, error: &io::Error) -> ClientError {
     let reason = match error.kind() {
-        ErrorKind::NotFound => {
-            "there is no such socket; is the daemon running, and with this path?".to_owned()
+        ErrorKind::NotFound => "the socket does not exist; is the daemon running with this path?".to_owned(),
+        ErrorKind::ConnectionRefused => {
+            "no process accepts connections on this socket; start the daemon".to_owned()
         }
-        ErrorKind::ConnectionRefused => "nobody serves this socket any more; start the daemon".to_owned(),
-        ErrorKind::PermissionDenied => "permission denied; be in the socket's group, or root".to_owned(),
+        ErrorKind::PermissionDenied => {
+            "permission denied; join the socket's group, or run this as root".to_owned()
+        }
         _ => error.to_string(),
     };
     ClientError::NotThere { path: path.to_owned(), reason }

@@ -26,7 +26,7 @@ impl<T> Page<T> {
     }
 }
 
-/// The most items that a page has: 1 to `MAX`, and `DEFAULT` if the request names no limit.
+/// The highest number of items on a page: 1 to `MAX`, by default `DEFAULT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit<const DEFAULT: usize = 100, const MAX: usize = 1000>(usize);
 
@@ -65,7 +65,7 @@ mod tests {
     use serde_json::{from_str, json, to_value};
 
     #[test]
-    fn page_names_the_next_only_if_there_is_one() {
+    fn page_has_next_only_if_more_items_follow() {
         for (read, page) in [
             (vec![], json!({"items": [], "next": null})),
             (vec![1, 2], json!({"items": [1, 2], "next": null})),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_bounded() {
+    fn limit_rejects_values_outside_its_range() {
         type Ten = Limit<5, 10>;
         assert_eq!(
             (*Ten::default(), *from_str::<Ten>("1").unwrap(), *from_str::<Ten>("10").unwrap()),

@@ -1,8 +1,8 @@
-//! A body that is sent piece by piece while it is still being made.
+//! A body that is sent in pieces while it is being produced.
 //!
-//! It ends where its sender says so. One whose sender goes without a word ends with an error, and breaks its connection: half
-//! a payload must not look like a whole one. Whether it has ended is looked at only behind the last piece, so that none is lost
-//! whenever the sender goes.
+//! The body ends when the sender calls [`Sender::finish`]. If the sender is dropped first, the body ends with an error and
+//! the connection breaks: a partial payload must not look complete. The flag of `finish` is read only after the channel is
+//! empty, so that no piece is lost.
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
@@ -13,27 +13,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
-/// The body.
+/// The receiving end: the body of a request.
 #[derive(Debug)]
 pub struct Pieces {
     pieces: mpsc::Receiver<Bytes>,
     is_whole: Arc<AtomicBool>,
 }
 
-/// Who sends it. Dropped without [`Sender::finish`], it breaks the body off.
+/// The sending end. If it is dropped without [`Sender::finish`], the body ends with an error.
 #[derive(Debug)]
 pub struct Sender {
     pieces: mpsc::Sender<Bytes>,
     is_whole: Arc<AtomicBool>,
 }
 
-/// Nobody reads the body any more.
+/// The body was dropped: its pieces are not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("nobody reads any more")]
+#[error("the body was dropped before it was sent completely")]
 pub struct Unread;
 
 impl Pieces {
-    /// A body and who sends it. So many pieces may wait to be read, at least one; then the sender waits.
+    /// Creates a body and its sender. The channel holds up to `pieces_waiting` pieces, at least one; then the sender waits.
     #[must_use]
     pub fn new(pieces_waiting: usize) -> (Sender, Self) {
         let (sender, pieces) = mpsc::channel(pieces_waiting);
@@ -43,21 +43,21 @@ impl Pieces {
 }
 
 impl Sender {
-    /// Sends a piece once there is room for it.
+    /// Sends a piece, after waiting for space in the channel.
     ///
     /// # Errors
-    /// `Unread` where the body was dropped.
+    /// `Unread` if the body was dropped.
     pub async fn send(&mut self, piece: Bytes) -> Result<(), Unread> {
         self.pieces.send(piece).await.map_err(|_| Unread)
     }
 
-    /// Says that all of the body was sent.
+    /// Marks the body as complete and ends it.
     pub fn finish(self) {
-        // seen by whoever sees the channel closed, which dropping the sender does
+        // `Release`, so that the receiver sees the flag when it sees the channel closed by the drop of this sender
         self.is_whole.store(true, Ordering::Release);
     }
 
-    /// Waits until nobody reads the body any more.
+    /// Waits until the body is dropped.
     pub async fn unread(&self) {
         self.pieces.closed().await;
     }
@@ -74,7 +74,10 @@ impl Body for Pieces {
         Poll::Ready(match ready!(self.pieces.poll_recv(context)) {
             Some(piece) => Some(Ok(Frame::data(piece))),
             None if self.is_whole.load(Ordering::Acquire) => None,
-            None => Some(Err(io::Error::new(ErrorKind::UnexpectedEof, "it was broken off by its sender"))),
+            None => Some(Err(io::Error::new(
+                ErrorKind::UnexpectedEof,
+                "the sender ended before the body was complete",
+            ))),
         })
     }
 }
@@ -88,10 +91,10 @@ mod tests {
     use std::task::Waker;
     use std::thread;
 
-    /// So often does a sender go while its body is looked at: now and then amid a look.
+    /// Rounds in which a sender is dropped while its body is polled. Some of the drops occur within a poll.
     const ROUNDS: u64 = 20_000;
 
-    /// Looks at the body until it has something.
+    /// Polls the body until it has a piece or ends.
     fn next(body: &mut Pieces) -> Option<io::Result<Bytes>> {
         let mut context = Context::from_waker(Waker::noop());
         loop {
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn no_piece_is_lost_whenever_the_sender_goes() {
+    fn body_keeps_all_pieces_when_the_sender_is_dropped() {
         let (senders, given) = threads::sync_channel::<(Sender, bool)>(0);
         let sending = thread::spawn(move || {
             for (mut sender, finishes) in given {
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sender_waits_for_room_and_is_told_when_nobody_reads() {
+    async fn sender_waits_for_space_and_fails_after_the_body_is_dropped() {
         let (mut sender, mut body) = Pieces::new(1);
         sender.send("one".into()).await.unwrap();
         {

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// The media type of an error.
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
-/// The codes of errors with their HTTP status, and what they mean. A code stays the same, for programs.
+/// The codes of errors, each with its HTTP status and meaning. A code never changes, so that programs can rely on it.
 macro_rules! problem_codes {
     ($($(#[doc = $doc:literal])* $name:ident = $status:literal,)*) => {
         /// The code of an error.
@@ -180,13 +180,13 @@ problem_codes! {
 }
 
 impl ProblemCode {
-    /// The code as it stands in an answer.
+    /// The code in `snake_case`, as in an answer.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// When to try again by default, in seconds; `None` if that does not help, or depends on the case.
+    /// The default of `Retry-After` in seconds; `None` if a retry does not help or the time depends on the case.
     #[must_use]
     pub const fn retry_after_s(self) -> Option<u64> {
         match self {
@@ -234,7 +234,7 @@ pub struct ProblemDocument {
 }
 
 impl ProblemDocument {
-    /// An error with this code.
+    /// Creates an error with this code.
     #[must_use]
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         let status = code.status();

@@ -60,7 +60,7 @@ pub struct SteerResponse {
 /// The result of a probe.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ProbeReport {
-    /// Whether it succeeded; null if the oracle's answer shows neither.
+    /// Whether the probe succeeded; null if the answer shows neither success nor failure.
     pub succeeded: Option<bool>,
     /// Why it failed.
     pub error: Option<String>,

@@ -15,10 +15,10 @@ use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
 
-/// Shows the audit log: the newest entries, or those that are asked for.
+/// Show the audit log: the newest entries, or the selected ones
 #[derive(Debug, clap::Args)]
 pub(crate) struct Log {
-    /// Go on with each further entry as it is written
+    /// Keep running and print each new entry as it is written
     #[arg(short, long)]
     follow: bool,
     /// Only entries of this session
@@ -33,18 +33,18 @@ pub(crate) struct Log {
     /// Only events of this name
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(EventKind::NAMES))]
     event: Option<String>,
-    /// Only entries since then: a time such as 2026-11-20T10:00:00Z, or how long ago, such as 90s, 15m, 2h, 7d
+    /// Only entries since this time, such as 2026-11-20T10:00:00Z, or since this long ago, such as 90s, 15m, 2h, 7d
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
     /// Only entries with a higher number
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// How many entries at the most: the newest 100, or with --since or --after up to 10000 from there on
+    /// Maximum number of entries: the newest 100, or with --since or --after up to 10000 from there on
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
 }
 
-/// A time, or how long ago it was.
+/// A time, or a duration before now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Since {
     At(Timestamp),
@@ -62,12 +62,11 @@ impl FromStr for Since {
     }
 }
 
-/// The time that is written `text`, such as 90s, 15m, 2h, 7d.
+/// Parses a duration such as 90s, 15m, 2h, 7d.
 pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<i64>().ok());
     let days = days.and_then(|days| days.checked_mul(24)).map(SignedDuration::from_hours);
-    let wrong =
-        |_| format!("`{text}` is no time that is told in days, hours or minutes: use 90d, 12h or 30m");
+    let wrong = |_| format!("`{text}` is not a duration in days, hours or minutes; use 90d, 12h or 30m");
     days.map_or_else(|| text.parse::<SignedDuration>().map_err(wrong), Ok)
 }
 
@@ -94,7 +93,7 @@ impl Log {
     }
 
     fn path(&self) -> String {
-        // from a given place on, all of it; else the newest
+        // with a start, all entries from there; otherwise the newest
         let from_there = (self.since.is_some() || self.after.is_some()).then_some(LogLimit::MAX);
         let limit = self.limit.or(from_there);
         let asked = [
@@ -123,7 +122,7 @@ fn print(line: &[u8], json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
     Ok(writeln!(out, "{}", for_people(&entry))?)
 }
 
-/// By whose order; a signal has no peer.
+/// The peer that gave the order; a signal has no peer.
 fn by(entry: &Value) -> String {
     let Some(peer) = entry.get("peer").filter(|peer| peer.is_object()) else { return "a signal".into() };
     let id = |name: &str| peer.get(name).map_or_else(|| "?".into(), Value::to_string);
@@ -145,7 +144,7 @@ fn text_of(entry: &Value, name: &str) -> String {
     }
 }
 
-/// How a request to the model went.
+/// The outcome of a request to the model.
 fn interaction(entry: &Value) -> String {
     let text = |name: &str| text_of(entry, name);
     let (path, attempt, status) = (text("path"), text("attempt"), text("status"));
@@ -153,7 +152,7 @@ fn interaction(entry: &Value) -> String {
     format!("{path} {} attempt {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
 }
 
-/// A time to the millisecond, whatever it ends in, so that what follows stands in one column.
+/// A time with exactly three decimal places, so that the next column is aligned.
 fn in_one_width(timestamp: String) -> String {
     timestamp.parse::<Timestamp>().map_or(timestamp, |at| format!("{at:.3}"))
 }
@@ -233,7 +232,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_change_of_an_oracles_health_is_told_on_one_line_with_its_cause() {
+    fn health_change_is_printed_on_one_line_with_its_cause() {
         let mut entry = json!({
             "seq": 7,
             "event": "oracle_health_changed",
@@ -251,7 +250,7 @@ mod tests {
         assert_eq!(for_people(&entry), format!("{line}: uid 1 gid 2 pid 3"));
     }
     #[test]
-    fn an_evaluation_is_told_with_the_id_of_its_case() {
+    fn rules_evaluation_is_printed_with_its_case_id() {
         let mut entry = json!({
             "seq": 12,
             "event": "rules_evaluated",
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_one_width_and_what_is_none_stays_as_it_is() {
+    fn timestamps_get_milliseconds_and_other_text_is_unchanged() {
         for (given, shown) in [
             ("2026-11-20T10:00:00Z", "2026-11-20T10:00:00.000Z"),
             ("2026-11-20T10:00:00.1Z", "2026-11-20T10:00:00.100Z"),

@@ -1,78 +1,78 @@
-//! Why a verb came to nothing, and the exit code for it.
+//! The errors of the verbs, and their exit codes.
 
 use oracled_api::base::client::ClientError;
 use oracled_domain::Sha256Hex;
 use std::io::{self, ErrorKind};
 
-/// Why a verb came to nothing.
+/// The error with which a verb ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CtlError {
     /// The daemon does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The daemon refuses, or cannot for now.
+    /// The daemon rejects the request, or cannot serve it now.
     #[error("{detail} ({code})")]
     Problem {
-        /// What the daemon says.
+        /// The `detail` of the problem document.
         detail: String,
-        /// Its stable code.
+        /// The stable problem code.
         code: String,
         /// The HTTP status.
         status: u16,
-        /// The whole document.
+        /// The whole problem document.
         document: serde_json::Value,
     },
-    /// The verdict is not approved. It was printed.
+    /// The verdict is not approved. The decision was printed.
     #[error("the verdict is not approved")]
     NotApproved,
-    /// No values are verified. Why was printed.
+    /// No values are verified. The reason was printed.
     #[error("no values are verified")]
     NotVerified,
-    /// A decision comes out otherwise than it did. It was printed.
-    #[error("the decision comes out otherwise when it is taken again")]
+    /// A decision has another result when it is computed again. Both were printed.
+    #[error("the decision has another result when it is made again")]
     NotReproduced,
-    /// A probe failed. How was printed.
+    /// A probe failed. The cause was printed.
     #[error("the probe failed")]
     ProbeFailed,
-    /// A run came to nothing. Why was printed.
-    #[error("the run came to nothing")]
+    /// A run failed, or a check found faults. The reason was printed.
+    #[error("the run failed")]
     CameToNothing,
-    /// A run is held. The gates that it broke were printed.
+    /// A run is held. The gates that it failed were printed.
     #[error(
-        "run {0} is held and nothing of it is visible; `oraclectl ingest approve {0} --reason …` lets it pass, `oraclectl \
+        "run {0} is held, so its records are not visible; `oraclectl ingest approve {0} --reason …` releases it, `oraclectl \
          ingest discard {0} --reason …` discards it"
     )]
     Held(Sha256Hex),
-    /// Of several things that were to be done some were not. Why was printed of each; the first decides the exit code.
+    /// Some of several operations failed. Each error was printed; the first one decides the exit code.
     #[error(transparent)]
     Printed(Box<CtlError>),
-    /// Nobody waits for a run any more.
+    /// The user interrupted the wait for a run.
     #[error(
-        "run {0} goes on; `oraclectl ingest show {0}` tells how far it is, `oraclectl ingest cancel {0}` ends it"
+        "run {0} continues; `oraclectl ingest show {0}` shows its progress, `oraclectl ingest cancel {0}` ends it"
     )]
     Detached(Sha256Hex),
-    /// What is named is not there, or there are several of it.
+    /// A name is ambiguous, is given twice, or matches nothing.
     #[error("{0}")]
     NotOne(String),
     /// A file cannot be read.
     #[error("cannot read {file}: {cause}")]
     Read {
-        /// Which one.
+        /// The path, or "standard input".
         file: String,
-        /// Why.
+        /// The error of the system.
         cause: io::Error,
     },
     /// An error that is specific to a verb.
     #[error("{message}")]
     Verb {
-        /// The message.
+        /// The error text.
         message: String,
-        /// The exit code.
+        /// The exit status of the process.
         exit_code: u8,
         /// Whether the reason was printed already.
         was_printed: bool,
     },
-    /// Nothing more can be printed.
+    /// Standard output cannot be written.
     #[error("cannot print: {0}")]
     Output(#[from] io::Error),
 }
@@ -97,7 +97,7 @@ impl CtlError {
         }
     }
 
-    /// Whoever reads our output has enough: that is no error.
+    /// Whether the reader of standard output has closed it. The program then ends with success.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == ErrorKind::BrokenPipe)
     }

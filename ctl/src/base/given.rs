@@ -1,23 +1,24 @@
-//! Values of axes as they are given on the command line, `AXIS=VALUE`.
+//! Values of axes, given on the command line as `AXIS=VALUE`.
 
 use crate::base::error::CtlError;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// A value of an axis; it is the axis that says of which type.
+/// A value of an axis. The axis decides its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Given {
     axis: String,
     value: String,
 }
 
-/// The value that is written `text`: all that stands behind the first `=`.
+/// Parses `AXIS=VALUE`. The value is all text after the first `=`.
 pub(crate) fn given(text: &str) -> Result<Given, String> {
-    let (axis, value) = text.split_once('=').ok_or("a value is written AXIS=VALUE, as in area=ABW")?;
+    let (axis, value) =
+        text.split_once('=').ok_or("the value has no `=`; write AXIS=VALUE, such as area=ABW")?;
     Ok(Given { axis: axis.trim().to_owned(), value: value.trim().to_owned() })
 }
 
-/// Values by their axes.
+/// The values by their axes.
 pub(crate) fn by_axis(given: &[Given]) -> Result<BTreeMap<String, Json>, CtlError> {
     let mut values = BTreeMap::new();
     for Given { axis, value } in given {
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_all_behind_the_first_sign_and_no_axis_has_two() {
+    fn value_extends_to_the_end_and_repeated_axis_is_rejected() {
         let read = |text: &str| given(text).expect("it is a value");
         let values = by_axis(&[read("area = ABW"), read("note=a=b")]).expect("each is given once");
         assert_eq!(

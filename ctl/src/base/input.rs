@@ -5,31 +5,31 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The text of a file, or of standard input where it is called `-`.
+/// The text of a file, or of standard input if the name is `-`.
 pub(crate) fn read_text(file: &Path) -> Result<String, CtlError> {
     let read =
         if file == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
     read.map_err(|cause| CtlError::Read { file: file.display().to_string(), cause })
 }
 
-/// The facts in a file, one a line; blank lines are none.
+/// The facts in a file, one per line. Blank lines are skipped.
 pub(crate) fn facts(file: &Path) -> Result<Vec<String>, CtlError> {
     let text = read_text(file)?;
     Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
 }
 
-/// Who is asked for facts, as a file says: the list of a request's `facts_from`.
+/// The list of a request's `facts_from`, read from a file.
 pub(crate) fn facts_from(file: &Path) -> Result<serde_json::Value, CtlError> {
     let text = read_text(file)?;
     serde_json::from_str(&text).map_err(|error| CtlError::Read {
         file: file.display().to_string(),
-        cause: io::Error::other(format!("it is no JSON: {error}")),
+        cause: io::Error::other(format!("invalid JSON: {error}")),
     })
 }
 
-/// Takes a file by its name: what `-` means elsewhere would be in the way of the rest of the command line.
+/// Parses a file name. Rejects `-`, since another argument of the same command may already read standard input.
 pub(crate) fn regular_file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|file| {
-        if file == Path::new("-") { Err("a file is named here; `-` is not taken") } else { Ok(file) }
+        if file == Path::new("-") { Err("`-` is not supported here; name a file") } else { Ok(file) }
     })
 }

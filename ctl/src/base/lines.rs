@@ -1,17 +1,17 @@
-//! Files of lines: opened with a bar that shows how far they are read, and read one line at a time.
+//! Reads files line by line, with a progress bar.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// A line may have so many bytes, its end not counted.
+/// Maximum length of a line in bytes, without the line end.
 pub(crate) const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// A file as it is read, and a bar that shows how far.
+/// An open file, and a bar that shows how much of it was read.
 pub(crate) type Opened = (BufReader<Box<dyn Read + Send>>, ProgressBar);
 
-/// A file as people know it.
+/// The name of a file for messages.
 pub(crate) fn name(file: &Path) -> String {
     if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() }
 }
@@ -20,15 +20,15 @@ fn is_stdin(file: &Path) -> bool {
     file == Path::new("-")
 }
 
-/// Opens a file, or standard input where it is called `-`. The bar says what is `done` with its lines; indicatif
-/// hides it where standard error is not a terminal.
+/// Opens a file, or standard input if the name is `-`. The bar begins with the word `done`; indicatif hides the bar if
+/// standard error is not a terminal.
 pub(crate) fn open(file: &Path, done: &str) -> io::Result<Opened> {
     let (input, length_bytes): (Box<dyn Read + Send>, _) = if is_stdin(file) {
         (Box::new(io::stdin()), None)
     } else {
         let file = File::open(file)?;
         let metadata = file.metadata()?;
-        // a pipe has no length to hold what is read against, and a file of the kernel's says that it has none
+        // a pipe has no length, and a file in /proc reports 0
         let length_bytes = Some(metadata.len()).filter(|length| metadata.is_file() && *length > 0);
         (Box::new(file), length_bytes)
     };
@@ -49,24 +49,24 @@ pub(crate) fn progress(length_bytes: Option<u64>, done: &str) -> ProgressBar {
 
 /// The line has more bytes than [`LINE_MAX_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("longer than 4 MiB, the most a line may have")]
+#[error("the line is longer than 4 MiB, the maximum")]
 pub(crate) struct TooLong;
 
-/// One line that is not blank.
+/// A line that is not blank.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line<'l> {
-    /// Its number, from 1, blank lines counted.
+    /// The line number, from 1; blank lines count.
     pub(crate) number: u64,
-    /// Its text, without white space around it.
+    /// The text without surrounding white space.
     pub(crate) text: Result<&'l [u8], TooLong>,
 }
 
-/// Lines being read. Of each, as much is held as a line may have.
+/// Iterates over lines. The memory is bounded by [`LINE_MAX_BYTES`].
 pub(crate) struct Lines<R> {
     input: R,
     line: Vec<u8>,
     number: u64,
-    /// The rest of the line is still to be passed over.
+    /// Whether the rest of an overlong line is still to be skipped.
     is_cut: bool,
 }
 
@@ -75,7 +75,7 @@ impl<R: BufRead> Lines<R> {
         Self { input, line: Vec::new(), number: 0, is_cut: false }
     }
 
-    /// The next line that is not blank; nothing at the end.
+    /// The next line that is not blank; `None` at the end.
     pub(crate) fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
         while self.read_line()? {
             if self.is_cut {
@@ -88,7 +88,7 @@ impl<R: BufRead> Lines<R> {
         Ok(None)
     }
 
-    /// Reads one line without its end; of one that is too long, only as much as shows it to be.
+    /// Reads one line without its end. Stops one byte after the limit if the line is too long.
     fn read_line(&mut self) -> io::Result<bool> {
         if self.is_cut {
             self.input.skip_until(b'\n')?;
@@ -106,13 +106,13 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// What the reader of JSON stumbled over, without the place.
+/// The message of a JSON error, without the position.
 pub(crate) fn reason(error: &serde_json::Error) -> String {
     without_place(&error.to_string()).to_owned()
 }
 
-/// What a reader of JSON says, without the place: it counts lines within a text, of one line always line 1, and columns
-/// of that text, which may not be the one that people see.
+/// Removes the position from a message of a JSON parser. The parser counts lines and columns within the text that it gets,
+/// which may be one line of a file.
 pub(crate) fn without_place(told: &str) -> &str {
     let is_place = |place: &str| place.split(" column ").all(|number| number.parse::<u64>().is_ok());
     told.rsplit_once(" at line ").filter(|(_, place)| is_place(place)).map_or(told, |(what, _)| what)
@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_numbered_with_the_blank_ones_and_trimmed() {
+    fn line_numbers_count_blank_lines_and_text_is_trimmed() {
         assert_eq!(all(b""), []);
         assert_eq!(all(b"\n \t\r\n"), []);
         assert_eq!(all(b"\none\r\n\n  four  \n\nsix"), [(2, Ok(3)), (4, Ok(4)), (6, Ok(3))]);
     }
 
     #[test]
-    fn line_of_exactly_the_limit_and_the_line_after_a_longer_one_are_read() {
+    fn line_at_the_limit_and_line_after_a_longer_one_are_read() {
         let line = |bytes: usize| "x".repeat(bytes);
         let text = format!("{}\n{}\nthree\n", line(LINE_MAX_BYTES), line(LINE_MAX_BYTES + 70_000));
         assert_eq!(all(text.as_bytes()), [(1, Ok(LINE_MAX_BYTES)), (2, Err(TooLong)), (3, Ok(5))]);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_refused_in_bounded_memory() {
+    fn endless_line_is_rejected_in_bounded_memory() {
         for endless in [b' ', b'x'] {
             let mut lines = Lines::new(BufReader::new(io::repeat(endless)));
             assert_eq!(lines.next_line().unwrap(), Some(Line { number: 1, text: Err(TooLong) }));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_is_taken_off_and_nothing_else() {
+    fn without_place_removes_only_the_position() {
         for (told, left) in [
             ("expected ident at line 1 column 2", "expected ident"),
             ("unknown field ` at line 7`, at line 1 column 12", "unknown field ` at line 7`,"),

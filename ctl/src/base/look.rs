@@ -1,4 +1,4 @@
-//! What suits the terminal: how wide to draw, and whether in colour.
+//! The width and the colors of the output.
 
 use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
@@ -6,29 +6,30 @@ use comfy_table::{
 use std::env;
 use std::io::{self, IsTerminal, Write};
 
-/// The widest that anything is drawn, in columns; lines beyond this are hard to follow with the eye.
+/// Maximum width of prose and statistics, in columns; longer lines are hard to read.
 const WIDTH_MAX: u16 = 100;
-/// The narrowest: below this the terminal wraps, which is better than tables of broken words.
+/// Minimum width, in columns: the terminal wraps longer lines, which is better than tables with broken words.
 const WIDTH_MIN: u16 = 60;
-/// Below this there is not room for everything.
+/// Minimum width for all columns of a table; below it, less important ones are left out.
 const WIDTH_OF_ALL: u16 = 80;
 
-/// The room that a column of data needs, in columns of the terminal.
+/// Minimum width of a column of data, in columns of the terminal.
 const COLUMN_MIN: usize = 10;
 
-/// How wide to draw, and whether in colour.
+/// The width of the output, and whether it is colored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) width: u16,
-    /// How wide the terminal is: tables of data use all of it.
+    /// The width of the terminal: tables of data use all of it.
     pub(crate) columns: u16,
     pub(crate) colour: bool,
-    /// Nobody's eye follows the lines: what others wrote is neither cut nor broken to fit.
+    /// Whether the width is unknown, as in a pipe: text is then neither cut nor wrapped.
     pub(crate) is_whole: bool,
 }
 
 impl Look {
-    /// What suits standard output: as wide as `COLUMNS` says, else as the terminal is; colour unless `NO_COLOR` is set.
+    /// The look of standard output. `COLUMNS` sets the width, otherwise the terminal does. It is colored on a terminal
+    /// unless `NO_COLOR` is set.
     pub(crate) fn of_stdout() -> Self {
         let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let said =
@@ -42,12 +43,12 @@ impl Look {
         Self { width: columns.clamp(WIDTH_MIN, WIDTH_MAX), columns, colour, is_whole: false }
     }
 
-    /// Whether the less important columns have to give way, before words break.
+    /// Whether less important columns are left out so that words do not break.
     pub(crate) const fn is_narrow(self) -> bool {
         self.width < WIDTH_OF_ALL
     }
 
-    /// An empty table of this look. Columns hold numbers, which stand right, save the `text` columns, whose
+    /// An empty table with this look. Columns are right-aligned for numbers; the `text` columns are left-aligned, and their
     /// words are never broken.
     pub(crate) fn table(self, header: &[&str], text: &[usize]) -> Table {
         let mut table = self.empty(header);
@@ -62,13 +63,13 @@ impl Look {
         table
     }
 
-    /// In green what is good, in red what is not.
+    /// The text in green if it is good, else in red; unchanged without colors.
     pub(crate) fn painted(self, text: &str, is_good: bool) -> String {
         let code = if is_good { 32 } else { 31 };
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// A table of data as wide as the terminal; `None` if the terminal has not enough room for so many columns.
+    /// A table of data as wide as the terminal; `None` if the terminal is too narrow for the number of columns.
     pub(crate) fn data(self, header: &[&str], rows: Vec<Vec<String>>) -> Option<Table> {
         let mut table = self.empty(header);
         if self.is_whole {
@@ -97,12 +98,12 @@ impl Look {
     }
 }
 
-/// The lines of a table, without the white space behind them.
+/// The lines of a table, without trailing white space.
 pub(crate) fn text(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Writes a table below its title; the title alone where there is nothing in it.
+/// Writes a table below its title; only the title if the table is empty.
 pub(crate) fn section(out: &mut dyn Write, title: &str, table: &Table) -> io::Result<()> {
     writeln!(out, "\n{title}")?;
     if table.is_empty() {
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_no_wider_than_the_terminal() {
+    fn table_is_no_wider_than_the_terminal() {
         let rows =
             vec![["world-bank-population", "it is missing, or it is empty", "7"].map(str::to_owned).to_vec()];
         let drawn = |columns| Look::new(columns, false).data(&["source", "reason", "position"], rows.clone());
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_broken_where_nobody_has_said_how_wide_it_may_be() {
+    fn table_of_unknown_width_breaks_no_line() {
         let look = Look { is_whole: true, ..Look::new(10, false) };
         let drawn =
             look.data(&["a"], vec![vec!["many words in one line, more than there is room for".into()]]);

@@ -1,4 +1,4 @@
-//! The options of every verb, and the calls on both sockets.
+//! The global options, and requests to both sockets.
 
 use super::error::CtlError;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use oracled_api::base::directories::Directories;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What every verb takes.
+/// The global options.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// The routes' socket [env: ORACLED_SOCKET]
@@ -41,7 +41,7 @@ impl Options {
         call(&self.routes_path(), method, path, body).await
     }
 
-    /// Has something done on the administrators' socket that takes the time that it takes.
+    /// Sends an order on the administrators' socket, and waits for its answer without a time limit.
     pub(crate) async fn done_on_control(
         &self,
         path: &str,
@@ -63,8 +63,8 @@ impl Options {
     }
 }
 
-/// A socket: as given, else as a variable says, else systemd's if it is there, else the user's own. clap, told of the variable,
-/// would show the flag in every usage as one that has to be given.
+/// The path of a socket: the option, else the environment variable, else systemd's socket if it exists, else the user's own.
+/// clap does not get the variable: it would list the option as required in every usage line.
 pub(crate) fn socket(given: Option<&PathBuf>, variable: &str, name: &str) -> PathBuf {
     let set = || std::env::var_os(variable).map(PathBuf::from);
     given.cloned().or_else(set).unwrap_or_else(|| Directories::socket(name))
@@ -80,7 +80,7 @@ pub(crate) async fn call(
     if answer.status.is_success() { Ok(answer) } else { Err(problem(&answer)) }
 }
 
-/// The lines of an answer, where it is one of success.
+/// The lines of a successful response, or its problem as an error.
 pub(crate) async fn answer_lines(response: Response<Incoming>) -> Result<AnswerLines, CtlError> {
     if response.status().is_success() {
         return Ok(AnswerLines::of(response.into_body()));
@@ -88,7 +88,7 @@ pub(crate) async fn answer_lines(response: Response<Incoming>) -> Result<AnswerL
     Err(problem(&Answer::whole(response).await?))
 }
 
-/// The error in an answer that is none of success.
+/// The error in a response without success.
 pub(crate) fn problem(answer: &Answer) -> CtlError {
     let status = answer.status.as_u16();
     let Ok(document) = answer.json::<serde_json::Value>() else {
@@ -100,7 +100,7 @@ pub(crate) fn problem(answer: &Answer) -> CtlError {
     CtlError::Problem { detail: text("detail"), code: text("code"), status, document }
 }
 
-/// One segment of a path, with everything escaped that could end it.
+/// One segment of a path. Every character that could end it is percent-encoded.
 pub(crate) fn segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
     text.bytes()

@@ -1,4 +1,4 @@
-//! How verbs print: JSON for programs, tables for people.
+//! Printing: JSON for programs, tables for people.
 
 use super::look::{Look, text};
 use crate::base::error::CtlError;
@@ -7,17 +7,17 @@ use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
 
-/// So many digits of a run's id are shown.
+/// Digits of a run's id that are shown.
 const DIGITS: usize = 12;
 
-/// One JSON document on lines of its own.
+/// Prints one JSON document, indented.
 pub(crate) fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
     let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
     Ok(writeln!(out, "{}", harmless(&text))?)
 }
 
-/// `text` with everything escaped that a terminal takes for an order or does not show: controls, and the marks that
-/// turn, join or hide what is written. Lines stay lines. JSON stays the same JSON.
+/// `text` with every character escaped that a terminal interprets or does not show: control characters, and marks that
+/// change direction, join or hide text. Line breaks are kept. JSON keeps its meaning.
 pub(crate) fn harmless(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -33,12 +33,12 @@ pub(crate) fn harmless(text: &str) -> String {
     shown
 }
 
-/// The same on one line: what others wrote must not look like a line of ours.
+/// Like [`harmless`], on one line, so that foreign text cannot imitate a line of output.
 pub(crate) fn on_one_line(text: &str) -> String {
     harmless(text).replace('\n', "\\n")
 }
 
-/// The same, cut where it has more than so many characters.
+/// Like [`on_one_line`], cut to `chars_max` characters.
 pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
     let cut = text.char_indices().nth(chars_max).map(|(at, _)| at);
     match cut.and_then(|at| text.get(..at)) {
@@ -53,12 +53,12 @@ fn steers(character: char) -> bool {
         || matches!(character, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// So many of something: the word for one, or that for several.
+/// A number with its noun, singular or plural.
 pub(crate) fn count(number: u64, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-/// A table with a heading; where the terminal has not room for it, row by row.
+/// A table with a heading; row by row if the terminal is too narrow.
 pub(crate) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
     let cells = rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
     if let Some(table) = Look::of_stdout().data(&heading, cells) {
@@ -68,32 +68,32 @@ pub(crate) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) 
     rows.into_iter().map(row).collect::<Vec<_>>().join("\n")
 }
 
-/// So many rows are printed for people who do not say how many.
+/// Default number of rows for people.
 const ROWS: u64 = 100;
 
-/// How many rows to print at the most: as many as are asked for, else all of them for programs.
+/// Maximum number of rows to print: `asked`, else all for programs, else [`ROWS`].
 pub(crate) fn limit(asked: Option<u64>, for_programs: bool) -> usize {
     let rows = asked.unwrap_or(if for_programs { u64::MAX } else { ROWS });
     usize::try_from(rows).unwrap_or(usize::MAX)
 }
 
-/// Says beside what programs read that there is more.
+/// Prints on standard error that more results exist, beside output for programs.
 pub(crate) fn left_out() {
-    drop(writeln!(std::io::stderr(), "oraclectl: there are more than -n allows, and they are left out"));
+    drop(writeln!(std::io::stderr(), "oraclectl: there are more results than -n allows; they are left out"));
 }
 
-/// The beginning of a run's id, as much as tells it apart.
+/// The first digits of a run's id, which usually identify it.
 pub(crate) fn short(run_id: &Sha256Hex) -> String {
     run_id.as_str().chars().take(DIGITS).collect()
 }
 
-/// Who asked for something: a user's number is said to be one.
+/// The name of who requested something. A numeric user id is marked as one.
 pub(crate) fn by_whom(name: &str) -> String {
     let is_uid = name.bytes().all(|byte| byte.is_ascii_digit());
     if is_uid { format!("uid {name}") } else { name.to_owned() }
 }
 
-/// The same for programs that read tables, as RFC 4180 has it.
+/// The same as CSV (RFC 4180).
 pub(crate) fn csv<const N: usize>(
     out: &mut dyn Write,
     heading: [&str; N],
@@ -102,7 +102,7 @@ pub(crate) fn csv<const N: usize>(
     csv_of(out, heading.map(str::to_owned).to_vec(), rows.into_iter().map(Vec::from).collect())
 }
 
-/// The same for a table whose columns are not known beforehand.
+/// The same for a table with a variable number of columns.
 pub(crate) fn csv_of(
     out: &mut dyn Write,
     heading: Vec<String>,
@@ -115,13 +115,13 @@ pub(crate) fn csv_of(
     Ok(csv.flush()?)
 }
 
-/// Names and values below each other.
+/// Names and values, one pair per line.
 pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     pairs.iter().map(|(name, value)| format!("{name:width$}  {}\n", on_one_line(value))).collect()
 }
 
-/// A decision for people: what was decided, why, and on what grounds.
+/// A decision for people: the decision, its reason and its grounds.
 pub(crate) fn decision(decision: &Value) -> String {
     let field = |name: &str| match decision.get(name) {
         Some(Value::String(text)) => text.clone(),
@@ -140,7 +140,7 @@ pub(crate) fn decision(decision: &Value) -> String {
     ])
 }
 
-/// Prints the error of a verb, unless it was printed already.
+/// Prints the error of a verb, unless its reason was printed already.
 pub(crate) fn complain(error: &CtlError, json: bool, out: &mut dyn Write) {
     if let (true, CtlError::Problem { document, .. }) = (json, error) {
         drop(writeln!(out, "{}", harmless(&document.to_string())));
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_others_wrote_steers_the_terminal() {
+    fn output_escapes_control_characters_of_foreign_text() {
         let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\r\u{202e}b\u{feff}\u{e0041}é\u{301}";
         assert_eq!(
             harmless(hostile),

@@ -16,13 +16,13 @@ use similar::TextDiff;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Lines of a diff around a change.
+/// Unchanged lines shown before and after a change in a diff.
 const DIFF_CONTEXT_LINES: usize = 3;
 
 /// Register documents: ontologies, sources, freshness policies, pipelines, adapters and workflows
 ///
 /// Documents are YAML or JSON; `---` separates several in one file. Their order does not matter. If one has a fault, none is
-/// registered. A document that is registered already is left as it is.
+/// registered. A document that is already registered is left unchanged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Apply {
     /// File with documents, or folder whose .yaml, .yml and .json files have them; `-` reads standard input
@@ -55,14 +55,14 @@ impl Apply {
         let (documents, mut faults) = read_all(&self.files)?;
         let is_readable = faults.is_empty();
         let response = match self.send(options, &documents, !is_readable).await {
-            // the faults that need no daemon are shown without one
+            // faults that need no daemon are shown even if the daemon does not answer
             Err(_) if !is_readable => ApplyResponse { registered: 0, items: Vec::new() },
             response => response?,
         };
         let found = documents.iter().zip(&response.items);
         let found: Vec<_> =
             found.filter_map(|(read, applied)| Some((read, applied.fault.as_ref()?))).collect();
-        // a document that is missing may be one that has another fault
+        // a document that is reported as missing may be one that has another fault
         let is_unknown = |fault: &DocumentFault| fault.code.ends_with("_unknown");
         let shows_unknown = is_readable && found.iter().all(|(_, fault)| is_unknown(fault));
         let shown = found.into_iter().filter(|(_, fault)| shows_unknown || !is_unknown(fault));
@@ -100,7 +100,7 @@ impl Apply {
         Err(CtlError::Verb { message, exit_code: 5, was_printed: false })
     }
 
-    /// Has the daemon register the documents, or only check them.
+    /// Sends the documents to the daemon, which registers them or only checks them.
     async fn send(
         &self,
         options: &Options,

@@ -15,10 +15,10 @@ use std::io::Write;
 /// Show a registered document with its state
 #[derive(Debug, clap::Args)]
 pub(crate) struct Describe {
-    /// The kind
+    /// The kind of the document
     #[arg(value_parser = kind_parser())]
     kind: DocumentKind,
-    /// The id; an ontology has the id NAME@VERSION
+    /// The id of the document; an ontology has the id NAME@VERSION
     #[arg(value_name = "ID")]
     document_id: String,
 }

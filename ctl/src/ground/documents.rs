@@ -1,4 +1,4 @@
-//! Registered documents, as the daemon lists them.
+//! Reads registered documents from the daemon.
 
 use crate::base::error::CtlError;
 use crate::base::options::{Options, segment};
@@ -42,7 +42,7 @@ pub(crate) async fn found(
     Ok(options.on_control(Method::GET, &path, None).await?.json()?)
 }
 
-/// The id of a document. An ontology of which one version is registered may be named without the version.
+/// The id of a document. The version of an ontology may be left out if only one is registered.
 async fn with_version(options: &Options, kind: DocumentKind, document_id: &str) -> Result<String, CtlError> {
     if kind != DocumentKind::Ontology || document_id.contains('@') {
         return Ok(document_id.to_owned());
@@ -60,7 +60,7 @@ async fn with_version(options: &Options, kind: DocumentKind, document_id: &str) 
     }
 }
 
-/// A document as `apply` reads it.
+/// A document with its kind, in the form that `apply` reads.
 #[derive(Serialize)]
 pub(crate) struct WithKind<'d> {
     pub(crate) kind: DocumentKind,
@@ -68,8 +68,8 @@ pub(crate) struct WithKind<'d> {
     pub(crate) document: &'d Value,
 }
 
-/// A document as YAML, with its kind. One with characters that a terminal interprets or does not show is JSON, which can escape
-/// them everywhere.
+/// A document as YAML, with its kind. If it has characters that a terminal interprets or does not show, it is written as
+/// JSON, which can escape them everywhere.
 pub(crate) fn yaml(kind: DocumentKind, document: &Value) -> Result<String, CtlError> {
     let text = serde_saphyr::to_string(document).map_err(io::Error::other)?;
     if harmless(&text) == text {

@@ -8,10 +8,10 @@ use oracled_api::documents::DocumentSummary;
 use oracled_domain::documents::DocumentKind;
 use std::io::Write;
 
-/// Show the registered documents of a kind, or one of them as `apply` reads it
+/// Show the registered documents of a kind, or one of them in the form that `apply` reads
 #[derive(Debug, clap::Args)]
 pub(crate) struct Get {
-    /// The kind
+    /// The kind of the documents
     #[arg(value_parser = kind_parser())]
     kind: DocumentKind,
     /// The id of one document; an ontology has the id NAME@VERSION

@@ -17,7 +17,7 @@ use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::{Run, RunState};
 use std::io::Write;
 
-/// Ingestion: payloads of sources that become records, each in a run.
+/// Ingest payloads of sources, and show and control ingestion runs
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ingest {
     #[command(subcommand)]
@@ -27,39 +27,39 @@ pub(crate) struct Ingest {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     Run(upload::Run),
-    /// Has the daemon pull a payload, and shows its run until that has ended
+    /// Let the daemon pull a payload, and show its run until the run ends
     Pull {
-        /// By which pipeline
+        /// The pipeline
         pipeline_id: PipelineId,
-        /// Only begin the run, and print it
+        /// Start the run and print it, without waiting for its end
         #[arg(long)]
         detach: bool,
     },
-    /// Shows the runs, the latest first
+    /// Show ingestion runs, the latest first
     List {
-        /// Only those of this source
+        /// Only runs of this source
         oracle_id: Option<SourceId>,
-        /// Only runs after this one in the list, by its whole id
+        /// Only runs after this one in the list, by its full id
         #[arg(long, value_name = "RUN")]
         after: Option<Sha256Hex>,
-        /// The most runs: 1 to 1000, by default 100
+        /// Maximum number of runs, 1 to 1000 [default: 100]
         #[arg(short = 'n', long, value_name = "N")]
         limit: Option<usize>,
-        /// Print a table for programs
+        /// Print CSV, for programs
         #[arg(long, conflicts_with = "json")]
         csv: bool,
     },
-    /// Shows a run: how far it is, or what came of it
+    /// Show a run: its progress, or its result
     Show {
-        /// Which one, by its id or 8 or more of its first digits
+        /// The run's id, or 8 or more of its first digits
         run_id: String,
     },
-    /// Has a run end; nothing of it becomes visible
+    /// Cancel a run; none of its records become visible
     Cancel {
-        /// Which one, by its id or 8 or more of its first digits
+        /// The run's id, or 8 or more of its first digits
         run_id: String,
     },
-    /// Approve a held run, so that it passes its gates, and show it until it has ended
+    /// Approve a held run despite its gates, and show it until it ends
     Approve {
         /// The run's id, or 8 or more of its first digits
         run_id: String,
@@ -127,7 +127,7 @@ impl Ingest {
                 if options.json {
                     return json(out, &seen);
                 }
-                Ok(writeln!(out, "run {} is told to end", seen.run.run_id)?)
+                Ok(writeln!(out, "run {} is being canceled", seen.run.run_id)?)
             }
         }
     }
@@ -136,7 +136,7 @@ impl Ingest {
 /// Shows a run that has ended.
 ///
 /// # Errors
-/// `Held` and `CameToNothing` where nothing of it is visible.
+/// `Held`, and `CameToNothing` if the run failed, was canceled or was discarded.
 fn ended(options: &Options, out: &mut dyn Write, seen: &RunReport) -> Result<(), CtlError> {
     if options.json {
         json(out, seen)?;
@@ -147,7 +147,7 @@ fn ended(options: &Options, out: &mut dyn Write, seen: &RunReport) -> Result<(),
 }
 
 /// # Errors
-/// `Held` and `CameToNothing` where nothing of the run is visible.
+/// `Held`, and `CameToNothing` if the run failed, was canceled or was discarded.
 fn came_to(run: &Run) -> Result<(), CtlError> {
     match run.state {
         RunState::Completed | RunState::Running => Ok(()),
@@ -157,7 +157,7 @@ fn came_to(run: &Run) -> Result<(), CtlError> {
 }
 
 /// # Errors
-/// As [`ended`].
+/// The same as [`ended`].
 async fn pull(
     options: &Options,
     out: &mut dyn Write,
@@ -174,10 +174,10 @@ async fn pull(
         let told = match &pulled.run {
             Some(run) if pulled.unchanged => {
                 came_to(run)?;
-                format!("run {} has brought the same before: nothing changes", run.run_id)
+                format!("run {} has read the same payload before; nothing changes", run.run_id)
             }
-            Some(run) => format!("run {} goes on", run.run_id),
-            None => "the source has nothing that is not known".to_owned(),
+            Some(run) => format!("run {} continues", run.run_id),
+            None => "the source has nothing new".to_owned(),
         };
         return Ok(writeln!(out, "{told}")?);
     };
@@ -195,7 +195,7 @@ pub(crate) fn path(run_id: &str) -> String {
     format!("/v1/runs/{}", segment(run_id))
 }
 
-/// A run as it is now.
+/// The current state of a run.
 pub(crate) async fn seen(options: &Options, run_id: &str) -> Result<RunReport, CtlError> {
     Ok(options.on_control(Method::GET, &path(run_id), None).await?.json()?)
 }

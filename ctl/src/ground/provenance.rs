@@ -8,10 +8,10 @@ use oracled_domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
 use oracled_domain::ground::query::answer::RecordAnswer;
 use std::io::Write;
 
-/// Shows where a record comes from, down to the bytes of its source
+/// Show the origin of a record, down to the bytes of its source
 #[derive(Debug, clap::Args)]
 pub(crate) struct Provenance {
-    /// Which record, by the id that a query gives it
+    /// The id of the record, as a query returns it
     record_id: String,
 }
 
@@ -23,7 +23,7 @@ impl Provenance {
         if options.json {
             return json(out, &chain);
         }
-        // a source that does not answer gives no record, and its provenance all the same
+        // a source that cannot be queried returns no record, but its provenance is still available
         let record: Option<RecordAnswer> =
             options.on_routes(Method::GET, &path, None).await.ok().and_then(|answer| answer.json().ok());
         Ok(out.write_all(pairs(&shown(&chain, record.as_ref())).as_bytes())?)
@@ -44,13 +44,13 @@ fn shown(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'stat
         let standing =
             serde_json::to_value(record.standing).ok().and_then(|word| word.as_str().map(str::to_owned));
         if !chain.pruned {
-            shown.push(("says", values.collect::<Vec<_>>().join(", ")));
+            shown.push(("values", values.collect::<Vec<_>>().join(", ")));
         }
         shown.push(("standing", standing.unwrap_or_default()));
         shown.extend(record.warnings.iter().map(|warning| ("warning", warning.clone())));
     }
     if chain.pruned {
-        shown.push(("says", "no more: it was pruned, and its hashes and times are left".into()));
+        shown.push(("values", "pruned; only the hashes and times are kept".into()));
     }
     let until = chain.valid_until.map_or_else(open, |until| until.to_string());
     shown.push(("valid", format!("from {} until {until}", chain.valid_from)));
@@ -62,13 +62,13 @@ fn shown(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'stat
     ]);
     shown.extend(chain.source_url.clone().map(|url| ("pulled from", url)));
     let status = match chain.verification_status {
-        VerificationStatus::Unverified => "unverified: something was noted of it on its way",
-        VerificationStatus::AutoVerified => "by its pipeline's schema and checks",
+        VerificationStatus::Unverified => "unverified: ingestion noted a warning",
+        VerificationStatus::AutoVerified => "by the schema and checks of its pipeline",
     };
     let raw = &chain.raw;
     shown.extend([
         ("verified", status.to_owned()),
-        ("went through", chain.transformations_applied.join(", ")),
+        ("transformations", chain.transformations_applied.join(", ")),
         ("raw hash", chain.raw_hash.to_string()),
         ("raw record", format!("{} bytes from byte {} of {}", raw.len, raw.offset, raw.raw_sha256)),
     ]);

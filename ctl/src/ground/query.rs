@@ -19,43 +19,43 @@ use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// Asks a source
+/// Query the records of a source
 #[derive(Debug, clap::Args)]
 pub(crate) struct Query {
-    /// Which source
+    /// The source
     oracle_id: SourceId,
-    /// What must hold of a record: `area=ABW`, `year>=2000`, `area_name~Aru` (contains), `area_name=~^A` (pattern), `area!=ABW`,
-    /// `'area in ABW,AFG'` (one of them), `'name in ["Korea, Rep.","Japan"]'` (where one has a comma)
+    /// Conditions on records: `area=ABW`, `year>=2000`, `area_name~Aru` (contains), `area_name=~^A` (pattern), `area!=ABW`,
+    /// `'area in ABW,AFG'` (one of them), `'name in ["Korea, Rep.","Japan"]'` (for values with a comma)
     #[arg(value_name = "FILTER", value_parser = filter)]
     filters: Vec<QueryFilter>,
-    /// Which axes to show; all of the source's where none is named
+    /// Axes to show [default: all axes of the source]
     #[arg(long, value_delimiter = ',', value_name = "AXIS,AXIS")]
     axes: Vec<String>,
-    /// As it was valid then: a day or a time
+    /// Point in time at which the records are valid: a day or a time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
-    /// As it was known then: a day or a time
+    /// Point in time at which the records were known: a day or a time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
-    /// How many records at the most: 100, and all with --csv and --json, unless given
+    /// Maximum number of records [default: 100, and all with --csv or --json]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Tell how it was answered
+    /// Show how the query was answered
     #[arg(long)]
     explain: bool,
-    /// Print a table for programs
+    /// Print CSV, for programs
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 }
 
-/// A record with more values than this is shown by itself.
+/// Maximum number of values in a row of the table; records with more are shown one by one.
 const COLUMNS_MAX: usize = 8;
-/// The columns behind the values.
+/// The columns after the values.
 const FIXED: [&str; 3] = ["valid from", "until", "record"];
-/// The most records of one page.
+/// Maximum number of records on one page.
 const PAGE_MAX: usize = 10_000;
 
-/// The operators as they are written, the longest first.
+/// The operators, the longest first.
 const OPERATORS: [(&str, Operator); 9] = [
     (" in ", Operator::In),
     ("!=", Operator::Ne),
@@ -68,27 +68,26 @@ const OPERATORS: [(&str, Operator); 9] = [
     ("~", Operator::Contains),
 ];
 
-/// The filter that is written `text`: the axis, the first of the signs in it, and a value, which is all that stands behind it.
+/// Parses a filter: an axis, the first operator in the text, and a value, which is the rest.
 fn filter(text: &str) -> Result<QueryFilter, String> {
     let at = |(sign, operator): (&'static str, Operator)| Some((text.find(sign)?, sign, operator));
     let found =
         OPERATORS.into_iter().filter_map(at).min_by_key(|(at, sign, _)| (*at, usize::MAX - sign.len()));
     let (at, sign, operator) = found.ok_or(
-        "a filter is AXIS, one of = != > >= < <= ~ =~ in, and a value; as in year>=2000 or 'area in ABW,AFG'",
+        "the filter has no operator; write AXIS, one of = != > >= < <= ~ =~ in, and a value, such as year>=2000 or 'area in ABW,AFG'",
     )?;
     let (axis, value) = (text.get(..at).unwrap_or_default(), text.get(at + sign.len()..).unwrap_or_default());
     let value = if operator == Operator::In { list(value)? } else { Json::String(value.trim().into()) };
     Ok(QueryFilter { axis: axis.trim().into(), operator, value })
 }
 
-/// Values separated by commas, or a list in JSON.
+/// Parses comma-separated values, or a JSON list.
 fn list(text: &str) -> Result<Json, String> {
     if !text.trim_start().starts_with('[') {
         return Ok(text.split(',').map(|value| Json::String(value.trim().into())).collect());
     }
-    let list: Vec<Json> = serde_json::from_str(text).map_err(|error| {
-        format!("what stands behind `in` begins like a list in JSON, and is none: {error}")
-    })?;
+    let list: Vec<Json> = serde_json::from_str(text)
+        .map_err(|error| format!("the text after `in` begins with `[` and is not a JSON list: {error}"))?;
     Ok(list.into())
 }
 
@@ -158,7 +157,7 @@ async fn ask(
     Ok(options.on_routes(Method::POST, "/v1/query", Some(body.into())).await?.json()?)
 }
 
-/// The axes that a source provides, and those of them that say what a record speaks of, in their order.
+/// The axes that a source provides, and its identity axes, in their order.
 struct Provided {
     identity: Vec<String>,
     axes: Vec<String>,
@@ -167,25 +166,24 @@ struct Provided {
 async fn provided(options: &Options, oracle_id: &SourceId) -> Result<Provided, CtlError> {
     let listed: Vec<ListedSource> = options.on_routes(Method::GET, "/v1/sources", None).await?.json()?;
     let source = listed.into_iter().find(|source| source.entry.oracle_id() == oracle_id);
-    // one that is not there is refused by the daemon, which says so
+    // the daemon rejects an unknown source with its own error
     Ok(source.map_or_else(
         || Provided { identity: Vec::new(), axes: vec!["*".into()] },
         |source| Provided { identity: source.identity, axes: source.entry.registration.axes_provided },
     ))
 }
 
-/// Every path of a record, with or without a value, in the order of `axes`. The paths of a group are sorted by their
-/// keys.
+/// The paths of all records, with or without a value, in the order of `axes`. The paths of a group are sorted by key.
 fn paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
     let all: BTreeSet<_> = records.iter().flat_map(|record| record.axes.keys()).collect();
-    // a group without a value in the record is one line
+    // a group without a value in any record is one path
     let is_told = |path: &String| all.iter().any(|other| *other != path && covers(path, other));
     let mut paths: Vec<_> = all.iter().filter(|path| !is_told(path)).map(|path| (*path).clone()).collect();
     paths.sort_by_key(|path| axes.iter().position(|axis| covers(axis, path)).unwrap_or(axes.len()));
     paths
 }
 
-/// Whether `path` is of the axis, or of one of its group (`nutrients.*.amount`).
+/// Whether `path` belongs to the axis, or to the group of axes (`nutrients.*.amount`).
 fn covers(axis: &str, path: &str) -> bool {
     let (axis, path) = (axis.split('.'), path.split('.'));
     axis.clone().count() == path.clone().count()
@@ -196,7 +194,7 @@ fn value(record: &NormalizedRecord, path: &str) -> String {
     record.axes.get(path).and_then(Option::as_ref).map(ToString::to_string).unwrap_or_default()
 }
 
-/// Records for people, with where they come from and how old they are.
+/// Prints records for people, with their source and age.
 fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look) -> Result<(), CtlError> {
     let response = &answer.response;
     let metadata = &response.query_metadata;
@@ -232,14 +230,14 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
         let filters = if explain.filters.is_empty() { "none".into() } else { explain.filters.join(", ") };
         writeln!(
             out,
-            "by {}, filters: {filters}, {} records looked at in {} files, {:.3} ms",
+            "by {}, filters: {filters}, {} records scanned in {} files, {:.3} ms",
             explain.access, metadata.records_scanned, explain.files, metadata.latency_ms
         )?;
     }
     Ok(())
 }
 
-/// A record in each row; nothing where they have too many values for that, or the terminal is too narrow.
+/// A table with one record per row; `None` if there are too many values or the terminal is too narrow.
 fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Option<Table> {
     if paths.len() > COLUMNS_MAX {
         return None;
@@ -263,12 +261,12 @@ fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Option<
         values.chain([from, until, record.record_id.clone()]).collect()
     };
     let mut table = look.data(&titles, records.iter().map(row).collect())?;
-    // a record's id stays in one piece, to be copied
+    // the id stays unbroken so that it can be copied
     table.column_mut(titles.len() - 1)?.set_constraint(ColumnConstraint::ContentWidth);
     Some(table)
 }
 
-/// A record by itself, a value in each row.
+/// One record, with one value per line.
 fn down(record: &NormalizedRecord, paths: &[String]) -> String {
     let [from, until] = valid(record);
     let valid = [("valid from", from), ("until", until), ("record", record.record_id.clone())];
@@ -281,7 +279,7 @@ fn down(record: &NormalizedRecord, paths: &[String]) -> String {
     pairs(&values.chain(valid).collect::<Vec<_>>())
 }
 
-/// From when until when a record is valid: a midnight is a day, as it can be asked for.
+/// The start and the end of a record's validity. Midnight is shown as a day, which is also a valid argument.
 fn valid(record: &NormalizedRecord) -> [String; 2] {
     let moment = |at: Timestamp| {
         let written = at.to_string();
@@ -295,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_read_as_they_are_written() {
+    fn filter_parses_axis_operator_and_value() {
         let read = |text: &str| filter(text).map(|filter| (filter.axis, filter.operator, filter.value));
         let text = |value: &str| Json::String(value.into());
         assert_eq!(read("area=ABW"), Ok(("area".into(), Operator::Eq, text("ABW"))));
@@ -348,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_midnight_is_a_day_and_other_moments_have_their_time() {
+    fn midnight_is_shown_as_a_day_and_other_times_in_full() {
         let valid_in = |from, until| valid(&record(from, until));
         assert_eq!(
             valid_in("2020-01-01T00:00:00Z", Some("2020-01-01T10:30:00Z")),
@@ -358,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_for_which_a_line_has_not_room_stands_by_itself_with_its_id() {
+    fn record_too_wide_for_a_row_is_shown_alone_with_its_id() {
         let paths = ["year", "mass"].map(str::to_owned);
         let records = [record("2020-01-01T00:00:00Z", None)];
         let table = across(&records, &paths, Look::new(60, false)).expect("there is room");

@@ -13,32 +13,32 @@ use serde::de::{Deserialize, IntoDeserializer};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// The columns for programs.
+/// Columns for programs.
 const COLUMNS: [&str; 7] = ["position", "offset", "len", "raw_hash", "rule", "place", "reason"];
 
-/// Shows the records that a run has not taken, and why.
+/// Show the records that a run rejected, with the reasons
 #[derive(Debug, clap::Args)]
 pub(crate) struct Rejects {
-    /// Which run, by its id or 8 or more of its first digits
+    /// The run's id, or 8 or more of its first digits
     #[arg(value_name = "RUN")]
     run_id: String,
-    /// Only those that did not keep to this rule
+    /// Only rejects by this rule
     #[arg(long, value_parser = rule)]
     rule: Option<Rule>,
-    /// How many at the most: 100, and all with --csv and --json, unless given
+    /// Maximum number of rejects [default: 100, and all with --csv or --json]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Print a table for programs
+    /// Print CSV, for programs
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 }
 
-/// What is shown.
+/// The result for programs.
 #[derive(Debug, Serialize)]
 struct Shown {
     rejected_by_rule: BTreeMap<Rule, u64>,
     rejects: Vec<Reject>,
-    /// Whether there are more than were asked for.
+    /// Whether there are more rejects than requested.
     more: bool,
 }
 
@@ -76,7 +76,7 @@ impl Rejects {
         Ok(())
     }
 
-    /// The rejects that are asked for, and whether there are more of them.
+    /// The requested rejects, and whether there are more.
     async fn read(&self, options: &Options) -> Result<(Vec<Reject>, bool), CtlError> {
         let limit = limit(self.limit, options.json || self.csv);
         let (mut rejects, mut after) = (Vec::new(), None);

@@ -6,10 +6,10 @@ use crate::base::output::json;
 use oracled_domain::documents::DocumentKind;
 use std::io::Write;
 
-/// Print the JSON Schema of a kind of documents, for editors
+/// Print the JSON Schema of a kind of document, for editors
 #[derive(Debug, clap::Args)]
 pub(crate) struct Schema {
-    /// The kind
+    /// The kind of document
     #[arg(value_parser = kind_parser())]
     kind: DocumentKind,
 }

@@ -22,56 +22,56 @@ pub(crate) struct Source {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Lets one answer; takes a deprecation back
+    /// Approve a source so that it answers; withdraw its deprecation
     Approve {
-        /// Which one
+        /// The source
         oracle_id: SourceId,
     },
-    /// Tells when one will cease to answer
+    /// Set the date after which a source no longer answers
     Deprecate {
-        /// Which one
+        /// The source
         oracle_id: SourceId,
-        /// When: a day such as 2027-03-01, or a time; at least 90 days ahead
+        /// Date: a day such as 2027-03-01, or a time; at least 90 days ahead
         #[arg(long, value_name = "DATE")]
         on: Moment,
     },
-    /// Declares all that one has said stale, until its next version is ingested or what it has said is confirmed
+    /// Mark all data of a source as stale, until its next version is ingested or the data is confirmed
     Invalidate {
-        /// Which one
+        /// The source
         oracle_id: SourceId,
-        /// Why; it stands in the log
+        /// The reason, for the log
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Takes back that all that one has said counts as stale: it holds after all
+    /// Confirm the data of an invalidated source, so that it no longer counts as stale
     Confirm {
-        /// Which one
+        /// The source
         oracle_id: SourceId,
-        /// Why; it stands in the log
+        /// The reason, for the log
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Compare the files, payloads and raw records of one with their digests
+    /// Compare the files, payloads and raw records of a source with their digests
     Verify {
-        /// Which one
+        /// The source
         oracle_id: SourceId,
     },
-    /// Takes the content of what had ceased to hold out of one, and payloads that nothing needs then; provenance stays
+    /// Remove the content of record versions that are no longer valid, and payloads that are then unused; keep provenance
     Prune {
-        /// Which one
+        /// The source
         oracle_id: SourceId,
-        /// What had ceased to hold before then: a day or a time; as long ago as the pipelines keep it without this
+        /// Prune versions that ceased to be valid before this day or time [default: the retention time of the pipelines]
         #[arg(long, value_name = "DATE")]
         before: Option<Moment>,
     },
-    /// Makes files of one anew that are damaged or gone, out of its archived payloads; what it says stays the same
+    /// Rebuild damaged or missing files of a source from its archived payloads
     Rebuild {
-        /// Which one
+        /// The source
         oracle_id: SourceId,
     },
-    /// Prints every version of every record with its provenance, one line of JSON each
+    /// Print every version of every record with its provenance, one JSON line each
     Export {
-        /// Which one
+        /// The source
         oracle_id: SourceId,
     },
 }
@@ -125,17 +125,17 @@ fn say(
     if options.json { json(out, entry) } else { Ok(writeln!(out, "source {} {what}", entry.oracle_id())?) }
 }
 
-/// Whether a source is asked anew each time, and not ingested.
+/// Whether a source is queried for each verification and not ingested.
 pub(super) fn is_live(entry: &SourceRegistryEntry) -> bool {
     entry.registration.adapter_id == AdapterId::Http
 }
 
-/// Where a source stands, in words.
+/// The review status of a source, in words.
 pub(super) fn status(entry: &SourceRegistryEntry) -> String {
     match (entry.review_status, entry.deprecation_date) {
-        (ReviewStatus::Pending, _) if is_live(entry) => "pending: it is not asked".into(),
-        (ReviewStatus::Pending, _) => "pending: it can be ingested, and does not answer".into(),
-        (ReviewStatus::Deprecated, Some(date)) => format!("deprecated: it answers until {date}"),
+        (ReviewStatus::Pending, _) if is_live(entry) => "pending: not queried".into(),
+        (ReviewStatus::Pending, _) => "pending: can be ingested, and does not answer".into(),
+        (ReviewStatus::Deprecated, Some(date)) => format!("deprecated: answers until {date}"),
         (status, _) => status.into_str().to_owned(),
     }
 }

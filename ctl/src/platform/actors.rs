@@ -7,7 +7,7 @@ use hyper::Method;
 use oracled_domain::base::actor_report::ActorReport;
 use std::io::Write;
 
-/// Shows how each actor is doing.
+/// Prints the state of each actor.
 pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
     let answer = options.on_control(Method::GET, "/v1/actors", None).await?;
     let reports: Vec<ActorReport> = answer.json()?;

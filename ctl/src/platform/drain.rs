@@ -7,10 +7,10 @@ use hyper::Method;
 use oracled_api::base::service::DrainResponse;
 use std::io::Write;
 
-/// Reject new work before a stop, and begin no scheduled pull
+/// Reject new work before a stop, and start no scheduled pull
 #[derive(Debug, clap::Args)]
 pub(crate) struct Drain {
-    /// Accept new work again, and begin scheduled pulls
+    /// Accept new work again, and start scheduled pulls
     #[arg(long)]
     off: bool,
 }

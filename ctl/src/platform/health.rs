@@ -9,7 +9,7 @@ use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::verdict::health::{HealthStatus, Status};
 use std::io::Write;
 
-/// Shows how the oracles are doing (a model, a mail service), or steers one.
+/// Show the health of the oracles (model, mail service), or control one
 #[derive(Debug, clap::Args)]
 pub(crate) struct Health {
     #[command(subcommand)]
@@ -18,11 +18,11 @@ pub(crate) struct Health {
 
 #[derive(Debug, clap::Subcommand)]
 enum Steering {
-    /// Opens its circuit: it is not called until the circuit is closed
+    /// Open the circuit of an oracle: it is not called until the circuit is closed
     Open { oracle_id: String },
-    /// Closes its circuit and takes it for healthy
+    /// Close the circuit of an oracle and mark it healthy
     Close { oracle_id: String },
-    /// Probes it now, whatever its circuit says; exit status 1 if the probe fails
+    /// Probe an oracle now, even if its circuit is open; exit status 1 if the probe fails
     Probe { oracle_id: String },
 }
 
@@ -58,7 +58,7 @@ fn show(out: &mut dyn Write, SteerResponse { oracle, probe }: SteerResponse) -> 
     match probe {
         Some(ProbeReport { succeeded: Some(true), .. }) => writeln!(out, "the probe succeeded")?,
         Some(ProbeReport { succeeded: None, .. }) => {
-            writeln!(out, "the oracle is there; its answer does not say how it is doing")?;
+            writeln!(out, "the oracle is reachable; its answer does not report its health")?;
         }
         Some(ProbeReport { succeeded: Some(false), error }) => {
             let error = error.unwrap_or_default();
@@ -71,7 +71,7 @@ fn show(out: &mut dyn Write, SteerResponse { oracle, probe }: SteerResponse) -> 
 
 fn page(statuses: Vec<HealthStatus>) -> String {
     if statuses.is_empty() {
-        return "no oracles: neither a model nor a mail service is configured".into();
+        return "no oracles: no model and no mail service is configured".into();
     }
     let rows = statuses.into_iter().map(|oracle| {
         let at = |at: Option<jiff::Timestamp>| at.map_or_else(|| "never".into(), |at| at.to_string());
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_until_when_a_circuit_is_open() {
+    fn table_shows_until_when_a_circuit_is_open() {
         let at = "2026-11-20T10:00:00Z".parse().expect("a time");
         let id = "model".parse().expect("an id");
         let mut model = health::Health::new(id, HealthConfig::default());

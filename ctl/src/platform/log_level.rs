@@ -7,10 +7,10 @@ use hyper::Method;
 use oracled_api::base::service;
 use std::io::Write;
 
-/// Shows or sets what the service's own log tells, until the next reload or start.
+/// Show or set the level of the service log, until the next reload or start
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogLevel {
-    /// error, warn, info, debug, trace, or tracing's filter directives
+    /// A level (error, warn, info, debug, trace), or tracing filter directives
     level: Option<String>,
 }
 

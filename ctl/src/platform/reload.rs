@@ -7,15 +7,15 @@ use hyper::Method;
 use oracled_api::base::service::ReloadResponse;
 use std::io::Write;
 
-/// Reloads.
+/// Reloads the configuration and prints the keys that require a restart.
 pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
     let reloaded: ReloadResponse = options.on_control(Method::POST, "/v1/reload", None).await?.json()?;
     if options.json {
         return json(out, &reloaded);
     }
-    writeln!(out, "oracle_log.jsonl is opened anew; the log level is {}", reloaded.log_level)?;
+    writeln!(out, "oracle_log.jsonl is reopened; the log level is {}", reloaded.log_level)?;
     if !reloaded.needs_restart.is_empty() {
-        writeln!(out, "changed, and in force after a restart: {}", reloaded.needs_restart.join(", "))?;
+        writeln!(out, "changed, in force after a restart: {}", reloaded.needs_restart.join(", "))?;
     }
     Ok(())
 }

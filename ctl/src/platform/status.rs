@@ -8,7 +8,7 @@ use oracled_api::base::service::StatusReport;
 use oracled_domain::verdict::divergence::Variance;
 use std::io::Write;
 
-/// Shows how the daemon is doing.
+/// Prints the state of the daemon.
 pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
     let answer = options.on_control(Method::GET, "/v1/status", None).await?;
     let status: StatusReport = answer.json()?;
@@ -36,7 +36,7 @@ pub(crate) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), Ct
     if let Some(failure) = status.journal_failure {
         shown.push((
             "journal",
-            format!("takes no entries: {failure}; {} in the service log", status.fallback_entries),
+            format!("rejects entries: {failure}; {} in the service log", status.fallback_entries),
         ));
     }
     if let Some(lag) = status.mirror_lag {

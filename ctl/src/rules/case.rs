@@ -1,4 +1,4 @@
-//! A case: one request of an evaluation with what is wanted of it.
+//! A case: one evaluation request with its expected result.
 
 use crate::base::lines::{TooLong, reason};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 
-/// What can be wrong with a line; each message says what is allowed.
+/// A fault in a line. Each message says what is allowed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LineFault {
     #[error(transparent)]
@@ -23,12 +23,12 @@ pub(crate) enum LineFault {
     NotACase { reason: String, column: usize },
     #[error("missing field `facts`, or `facts_from`")]
     NoFacts,
-    #[error("`want` cannot come to pass: the verdict is FAIL where a rule fails, and only there")]
+    #[error("`want` is impossible; the verdict is FAIL if a rule fails, and only then")]
     Impossible,
 }
 
 impl LineFault {
-    /// As the daemon would answer it.
+    /// The problem that the daemon would return for this line.
     pub(crate) fn problem(&self) -> ProblemDocument {
         match self {
             Self::NotJson { reason, column } => ProblemDocument::new(
@@ -40,12 +40,12 @@ impl LineFault {
     }
 }
 
-/// What a case is wanted to come to.
+/// The expected result of a case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Want {
     pub(crate) verdict: Verdict,
-    /// These rules and no others are to fail; whichever they are without it.
+    /// The exact set of rules that must fail; `None` accepts any set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<BTreeSet<RuleId>>,
 }
@@ -57,14 +57,14 @@ impl Default for Want {
 }
 
 impl Want {
-    /// The verdict is `FAIL` where any rule fails: nothing else can be met.
+    /// Whether an evaluation can have this result: the verdict is `FAIL` if and only if a rule fails.
     fn is_possible(&self) -> bool {
         let fails = |failed: &BTreeSet<RuleId>| !failed.is_empty();
         self.failed.as_ref().is_none_or(|failed| fails(failed) == (self.verdict == Verdict::Fail))
     }
 }
 
-/// A line's members. What is sent is sent as it stands there, for the daemon to judge; the others stay here.
+/// The members of a line. The request members are sent unchanged, and the daemon validates them; the others are not sent.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Members<'l> {
@@ -92,15 +92,15 @@ struct Members<'l> {
     rules: Option<&'l RawValue>,
 }
 
-/// A null is sent, too.
+/// Keeps an explicit null, which is sent too.
 fn as_it_stands<'l, D: Deserializer<'l>>(deserializer: D) -> Result<Option<&'l RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// What is kept of a case while the daemon evaluates it.
+/// A case during its evaluation by the daemon.
 #[derive(Debug)]
 pub(crate) struct Case {
-    /// The line that it stands in, from 1.
+    /// Line number in the file, from 1.
     pub(crate) line: u64,
     pub(crate) id: Option<String>,
     pub(crate) category: Option<String>,
@@ -109,9 +109,9 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Reads a line: the case, and the request that is sent.
+    /// Parses a line into the case and the request to send.
     pub(crate) fn read(line: u64, text: &[u8]) -> Result<(Self, Bytes), LineFault> {
-        // serde would take an array for the members in their order
+        // serde also accepts an array with the members in their order
         let is_object = text.first() == Some(&b'{');
         let members: Members<'_> = match serde_json::from_slice(text) {
             Ok(members) if is_object => members,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_as_it_stands_in_the_line_without_what_stays_here() {
+    fn request_has_the_members_unchanged_without_local_ones() {
         let line = r#"{"category":"c","facts": [ "\u00e9" ],"facts_from":[ {} ],"note":"n","candidate_output":"a\u0020b","id":"7",
             "expected":{"max_unsupported_claims":1.0},"context":null,"want":{"verdict":"FAIL"}}"#;
         let (case, request) = Case::read(3, line.replace('\n', "").as_bytes()).unwrap();
@@ -164,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn a_case_without_want_wants_pass() {
+    fn case_without_want_expects_pass() {
         let (case, _) = Case::read(1, br#"{"candidate_output":"","facts":[]}"#).unwrap();
         assert_eq!(case.want, Want { verdict: Verdict::Pass, failed: None });
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_named() {
+    fn invalid_line_is_reported_with_its_fault() {
         for (line, wrong) in [
             ("nonsense", "not JSON (expected ident, column 2); a line is one"),
             ("[\"a\",[]]", "not a JSON object; a line is one"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_want_that_nothing_can_meet_is_refused() {
+    fn impossible_want_is_rejected() {
         for (want, possible) in [
             (r#"{"verdict":"FAIL","failed":["RULE-PREC-001"]}"#, true),
             (r#"{"verdict":"PASS","failed":[]}"#, true),

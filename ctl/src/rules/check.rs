@@ -17,24 +17,24 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// So many complaints are shown; the rest is counted.
+/// Maximum number of complaints shown; the rest are counted.
 const COMPLAINTS_MAX: usize = 1_000;
 
-/// Checks one text against facts, and shows what speaks against it.
+/// Check one text against facts, and show the violations
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// The text; `-` reads standard input
     file: PathBuf,
 
-    /// The facts, one a line; blank lines are none
+    /// The facts, one per line; blank lines are skipped
     #[arg(long, value_name = "FILE", value_parser = regular_file(), required_unless_present = "facts_from")]
     facts: Option<PathBuf>,
 
-    /// Who is asked for facts: a list of {"query": …} and {"verify": …}, as in a request
+    /// Sources of facts: a list of {"query": …} and {"verify": …}, as in a request
     #[arg(long, value_name = "FILE.json", value_parser = regular_file())]
     facts_from: Option<PathBuf>,
 
-    /// Only by these rules, whether or not they are in the profile
+    /// Only these rules, even if the profile lacks them
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     rules: Option<Vec<RuleId>>,
 }
@@ -61,12 +61,12 @@ impl Check {
         } else {
             show(out, &evaluated, &answer.json()?, &text, Look::of_stdout())
         };
-        // whether or not that can be told, the exit status is the verdict
+        // the exit status is the verdict, even if printing fails
         if evaluated.verdict == Verdict::Pass { shown } else { Err(RulesError::NoPass.into()) }
     }
 }
 
-/// What an evaluation, which came as `evaluation`, says against the fields of a verdict.
+/// Prints the complaints of `evaluation`, the evaluation of a verdict's fields.
 pub(crate) fn show_of_verdict(out: &mut dyn Write, evaluation: &Value) -> Result<(), CtlError> {
     let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
     let evaluated = Evaluated::deserialize(evaluation).map_err(unreadable)?;
@@ -74,7 +74,7 @@ pub(crate) fn show_of_verdict(out: &mut dyn Write, evaluation: &Value) -> Result
     show(out, &evaluated, &sourced, "", Look::of_stdout())
 }
 
-/// What `evaluated` says against `text`, and which facts of sources support it, for people.
+/// Prints the complaints of `evaluated` about `text`, and the facts of sources that support it.
 fn show(
     out: &mut dyn Write,
     evaluated: &Evaluated,
@@ -98,7 +98,7 @@ fn in_short(evaluated: &Evaluated) -> String {
     let of = |verdict| evaluated.of(verdict).count() as u64;
     let told: Vec<_> = [
         (of(Verdict::Fail), "fails", "fail"),
-        (of(Verdict::Error), "cannot tell", "cannot tell"),
+        (of(Verdict::Error), "ends in ERROR", "end in ERROR"),
         (of(Verdict::Pass), "passes", "pass"),
     ]
     .into_iter()

@@ -1,4 +1,4 @@
-//! What an evaluation says against a text, in words for people.
+//! Complaints: the violations and errors of an evaluation, as text for people.
 
 use crate::base::output::{on_one_line, shortened};
 use oracled_domain::rules::{RuleId, Span, Verdict, Violation};
@@ -6,15 +6,15 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// The longest message that is shown, in characters.
+/// Maximum length of a shown message, in characters.
 const MESSAGE_MAX_CHARS: usize = 500;
-/// The most offending words that are shown, in characters.
+/// Maximum length of the shown offending words, in characters.
 const WORDS_MAX_CHARS: usize = 1_000;
 
-/// One thing that speaks against a text; of others' words nothing steers a terminal.
+/// One complaint about a text. Control characters in foreign text are escaped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
-    /// The rules that say so, or a problem's code.
+    /// The rules with this complaint, or a problem code.
     pub(crate) about: Vec<String>,
     pub(crate) message: String,
     /// The offending words, at most 1,000 characters.
@@ -27,7 +27,7 @@ impl Complaint {
     }
 }
 
-/// What counts of an evaluation.
+/// The parts of an evaluation that are shown.
 #[derive(Deserialize)]
 pub(crate) struct Evaluated {
     pub(crate) verdict: Verdict,
@@ -44,15 +44,18 @@ pub(crate) struct Applied {
 }
 
 impl Evaluated {
-    /// The rules that came to `verdict`.
+    /// The rules with this verdict.
     pub(crate) fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Applied> {
         self.rules.iter().filter(move |applied| applied.verdict == verdict)
     }
 
-    /// What the rules say that cannot tell, and the violations of those that fail and `is_told` takes.
+    /// The causes of the rules with `ERROR`, and the violations of the failing rules that `is_told` accepts.
     pub(crate) fn against(&self, is_told: impl Fn(RuleId) -> bool) -> Vec<Said<'_>> {
         let causes = self.of(Verdict::Error).map(|Applied { rule, cause, .. }| {
-            Said::new(*rule, format!("it cannot tell: {}", cause.as_deref().unwrap_or_default()))
+            Said::new(
+                *rule,
+                format!("the rule could not be evaluated: {}", cause.as_deref().unwrap_or_default()),
+            )
         });
         let failing = self.of(Verdict::Fail).filter(|applied| is_told(applied.rule));
         causes.chain(failing.flat_map(Applied::violations)).collect()
@@ -69,7 +72,7 @@ impl Applied {
     }
 }
 
-/// What one rule says.
+/// A message of one rule.
 pub(crate) struct Said<'a> {
     rule: RuleId,
     message: Cow<'a, str>,
@@ -81,7 +84,7 @@ impl<'a> Said<'a> {
         Self { rule, message: message.into(), violation: None }
     }
 
-    /// The same of two rules where they say the same of the same stretch.
+    /// The key that is equal for two rules with the same message about the same span.
     fn what(&self) -> impl Eq + std::hash::Hash + use<'a> {
         let stretch = |span: &'a Span| (span.field.as_deref(), span.start, span.end);
         let violation = self.violation.map(|Violation { span, related, text, .. }| {
@@ -106,7 +109,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// The complaints: one where several rules say the same of the same words.
+/// The complaints. Several rules with the same message about the same words give one complaint.
 pub(crate) fn complaints(said: &[Said<'_>]) -> Vec<Complaint> {
     let (mut complaints, mut places) = (Vec::<Complaint>::new(), HashMap::new());
     for one in said {
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_say_the_same_of_the_same_stretch_say_it_once() {
+    fn equal_messages_about_one_span_are_one_complaint() {
         let at = |start: usize| violation("no", &json!({"start": start, "end": start + 3}), &Value::Null);
         let other = violation("not so", &json!({"start": 0, "end": 3}), &Value::Null);
         let pair = violation("no", &json!({"start": 0, "end": 3}), &json!({"start": 4, "end": 7}));
@@ -167,7 +170,7 @@ mod tests {
         assert_eq!(
             told(&rules),
             words(&[
-                ("RULE-CONT-001 RULE-CONT-002", "it cannot tell: the pattern is blank", ""),
+                ("RULE-CONT-001 RULE-CONT-002", "the rule could not be evaluated: the pattern is blank", ""),
                 ("RULE-PREC-001 RULE-PREC-004", "no", "bad"),
                 ("RULE-PREC-001 RULE-PREC-004", "no", "bad"),
                 ("RULE-PREC-001 RULE-PREC-004", "2 more violations", ""),
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_verdict_the_fields_are_named() {
+    fn complaint_about_a_verdict_names_its_fields() {
         let at = |field: &str| json!({"field": field, "start": 0, "end": 3});
         let rules = json!([
             applied("RULE-PREC-001", "FAIL", &[violation("no", &at("summary"), &Value::Null)], 0),

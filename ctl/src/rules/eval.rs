@@ -19,14 +19,14 @@ use tokio::time::timeout;
 
 const PATH: &str = "/v1/rules/evaluate:batch";
 
-/// Evaluates cases through the daemon, and says which did not go as wanted.
+/// Evaluate cases through the daemon, and show those without the expected result
 ///
-/// A case is an evaluation's request, with three members that stay here: `category` and `note` (text), and `want`
-/// (`{"verdict", "failed"?}`, the rules that are to fail). Without `want` it is to PASS. A line that is no case is
-/// told, and the others are evaluated all the same; the exit status then is 5.
+/// A case is an evaluation request with three more members that are not sent: `category` and `note` (text), and `want`
+/// (`{"verdict", "failed"?}`, where `failed` lists the rules that must fail). Without `want`, the expected verdict is PASS.
+/// A line that is not a case is reported, the others are still evaluated, and the exit status is 5.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Eval {
-    /// The cases, one `{"candidate_output", "facts", …}` object a line; `-` reads standard input
+    /// The cases, one `{"candidate_output", "facts", …}` object per line; `-` reads standard input
     #[arg(value_name = "FILE.ndjson")]
     pub(crate) file: PathBuf,
 }
@@ -40,14 +40,14 @@ impl Eval {
         let ended = ended.and_then(|()| Ok(run.tally.verdict(&lines::name(&self.file))?));
         let Run { out, tally, .. } = run;
         let shown = if options.json { Ok(()) } else { tally.write(out, began.elapsed(), Look::of_stdout()) };
-        // whether or not that can be told, the exit status is what the cases came to
+        // the exit status is the result of the cases, even if printing fails
         ended.and(shown.map_err(CtlError::from))
     }
 
     async fn evaluate(&self, options: &Options, run: &mut Run<'_>) -> Result<(), CtlError> {
         let (input, bar) = lines::open(&self.file, "evaluating").map_err(|cause| self.unreadable(cause))?;
         if run.json && io::stdout().is_terminal() {
-            // a bar would stand between the lines
+            // a bar would appear between the lines
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
         let client = Client::connect(&options.routes_path()).await?;
@@ -57,7 +57,7 @@ impl Eval {
         ended
     }
 
-    /// Takes what the daemon answers to each case, in order.
+    /// Receives the daemon's answer to each case, in order.
     async fn answered(
         &self,
         Feed { mut items, requests }: Feed,
@@ -84,7 +84,7 @@ impl Eval {
     }
 }
 
-/// Where outcomes go.
+/// The destination of outcomes.
 struct Run<'a> {
     out: &'a mut dyn Write,
     json: bool,
@@ -104,20 +104,20 @@ impl Run<'_> {
 /// The daemon's answer.
 struct Answers {
     client: Client,
-    /// What is asked with the first case: without one there is nothing to ask.
+    /// The request body, until the first case is sent. Without a case, no request is sent.
     requests: Option<Requests>,
     lines: Option<AnswerLines>,
-    /// So many lines of it.
+    /// Number of answer lines read.
     read: u64,
 }
 
 impl Answers {
-    /// The answer to the next case that is sent.
+    /// The answer to the next case.
     async fn next(&mut self) -> Result<Answer, CtlError> {
         if let Some(Requests { body, accepted }) = self.requests.take() {
             let response = self.client.exchange(PATH, body).await?;
             self.lines = Some(answer_lines(response).await?);
-            // whoever reads is told, or is gone
+            // the receiver is gone if the reading thread has ended
             accepted.send(()).ok();
         }
         let Some(line) = self.line().await? else {
@@ -127,18 +127,18 @@ impl Answers {
         match serde_json::from_slice::<Answer>(&line) {
             Ok(answer) if answer.line == self.read => Ok(answer),
             Ok(answer) => {
-                let text = format!("line {} stands where line {} belongs", answer.line, self.read);
+                let text = format!("it has line {} instead of line {}", answer.line, self.read);
                 Err(ClientError::Unreadable(text).into())
             }
             Err(error) => Err(ClientError::Unreadable(error.to_string()).into()),
         }
     }
 
-    /// Sees that there is no more than was asked for.
+    /// Checks that the answer ends after the last case.
     async fn end(&mut self) -> Result<(), CtlError> {
         match self.line().await? {
             None => Ok(()),
-            Some(_) => Err(ClientError::Unreadable("it goes on behind the last case".into()).into()),
+            Some(_) => Err(ClientError::Unreadable("it continues after the last case".into()).into()),
         }
     }
 

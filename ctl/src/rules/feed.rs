@@ -1,4 +1,4 @@
-//! Cases on their way to the daemon: read ahead of the answers, within bounds.
+//! Reads cases ahead of the daemon's answers, within limits, and sends them.
 
 use super::case::{Case, LineFault};
 use crate::base::lines::{Line, Lines};
@@ -9,41 +9,41 @@ use std::thread;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-/// So many cases are on their way at the most.
+/// Maximum number of cases in flight.
 const CASES_AT_ONCE: usize = 256;
-/// And so many bytes of them: several of the longest lines.
+/// Maximum size of the cases in flight, in bytes: several of the longest lines.
 const BYTES_AT_ONCE: usize = 16 * 1024 * 1024;
 
-/// What a line came to.
+/// The result of reading a line.
 pub(crate) enum Item {
-    /// A case, which the daemon is being sent.
+    /// A case, which is being sent to the daemon.
     Case(Case, OwnedSemaphorePermit),
-    /// A line that is none.
+    /// A line that is not a case.
     NoCase(u64, LineFault),
-    /// Nothing more can be read.
+    /// The file cannot be read any further.
     Unreadable(io::Error),
-    /// There was no more to read.
+    /// The end of the file.
     End,
 }
 
 /// The reading side of a file of cases.
 pub(crate) struct Feed {
-    /// Every line that is not blank, in order, and how they end. Where that is missing, the reading failed.
+    /// Every line that is not blank, in order, then `End` or `Unreadable`. If neither comes, the reading thread failed.
     pub(crate) items: mpsc::Receiver<Item>,
     pub(crate) requests: Requests,
 }
 
-/// What the daemon is sent.
+/// The request to the daemon.
 pub(crate) struct Requests {
     /// The cases' requests, in the same order.
     pub(crate) body: Pieces,
-    /// To be told when the daemon has begun to answer: until then it is sent the first case alone, since a refusal
-    /// would be lost on a connection that breaks amid a write.
+    /// Signals that the daemon has begun to answer. Until then only the first case is sent: a rejection would be lost on a
+    /// connection that breaks during a write.
     pub(crate) accepted: oneshot::Sender<()>,
 }
 
 impl Feed {
-    /// Begins to read. A thread does, which nothing waits for: a read from a terminal or a pipe may never return.
+    /// Starts a thread that reads. No one joins the thread, since a read from a terminal or a pipe may never return.
     pub(crate) fn of(input: impl BufRead + Send + 'static) -> io::Result<Self> {
         let (items_in, items) = mpsc::channel(CASES_AT_ONCE);
         let (requests, body) = Pieces::new(1);
@@ -57,7 +57,7 @@ impl Feed {
     }
 }
 
-/// Reads to the end, or until nobody wants more.
+/// Reads until the end, or until the receiver is gone.
 async fn read(
     mut lines: Lines<impl BufRead>,
     items: mpsc::Sender<Item>,
@@ -85,7 +85,7 @@ async fn read(
             Err(fault) => items.send(Item::NoCase(number, fault)).await.ok()?,
         }
     };
-    // the cases that were sent are whole, and answered, whatever became of those behind them
+    // the cases that were sent are complete and are answered, even if the next line cannot be read
     requests.finish();
     items.send(end).await.ok()
 }

@@ -1,4 +1,4 @@
-//! What the daemon says of a case, held against what is wanted of it.
+//! The daemon's answer to a case, compared with the expected result.
 
 use super::case::{Case, LineFault, Want};
 use super::complaint::{Complaint, Evaluated, Said, complaints};
@@ -10,33 +10,33 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 
-/// Of one case, so many complaints are shown; the rest is counted.
+/// Maximum number of complaints shown for one case; the rest are counted.
 const COMPLAINTS_MAX: usize = 10;
-/// A case's note is cut to so many characters.
+/// Maximum length of a case's note, in characters.
 const NOTE_MAX_CHARS: usize = 500;
 
 /// A line of the daemon's answer.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Answer {
-    /// Its number among the lines that were sent.
+    /// Number of the request among the lines that were sent, from 1.
     pub(crate) line: u64,
     id: Option<String>,
     evaluation: Option<Box<RawValue>>,
     problem: Option<Box<RawValue>>,
 }
 
-/// What became of a line.
+/// The outcome of a line.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) line: u64,
     pub(crate) id: Option<String>,
     pub(crate) category: Option<String>,
-    /// On one line, and of a bounded length.
+    /// The note on one line, shortened.
     pub(crate) note: Option<String>,
     pub(crate) end: End,
-    /// The most that is shown of what did not go as wanted.
+    /// The first complaints, if the result is not the expected one.
     pub(crate) complaints: Vec<Complaint>,
-    /// How many more there were.
+    /// Number of complaints left out.
     pub(crate) complaints_omitted: u64,
     want: Option<Want>,
     evaluation: Option<Box<RawValue>>,
@@ -46,15 +46,15 @@ pub(crate) struct Outcome {
 /// How a line ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The verdict is the wanted one.
+    /// The result is the expected one.
     AsWanted,
-    /// The verdict is another one.
+    /// The result is not the expected one.
     Otherwise,
-    /// The verdict is `ERROR`, and that was not wanted.
+    /// The verdict is `ERROR`, which was not expected.
     Undecided,
-    /// The line is no case.
+    /// The line is not a case.
     NoCase,
-    /// The daemon failed over it.
+    /// The daemon failed on the case.
     NotEvaluated,
 }
 
@@ -66,10 +66,10 @@ struct Document {
 }
 
 impl Outcome {
-    /// What `answer` means for `case`.
+    /// Compares `answer` with the expected result of `case`.
     ///
     /// # Errors
-    /// `Unreadable` where it is no answer, or another case's.
+    /// `Unreadable` if it is not an answer, or belongs to another case.
     pub(crate) fn of(case: Case, answer: Answer) -> Result<Self, ClientError> {
         let (end, complaints) = match (&answer.evaluation, &answer.problem) {
             (Some(evaluation), None) => judged(&case, &read(evaluation)?),
@@ -97,7 +97,7 @@ impl Outcome {
         })
     }
 
-    /// A line that is no case; the daemon would say the same of it.
+    /// The outcome of a line that is not a case, with the problem that the daemon would return.
     pub(crate) fn of_no_case(line: u64, fault: &LineFault) -> Self {
         let problem = fault.problem();
         Self {
@@ -114,12 +114,12 @@ impl Outcome {
         }
     }
 
-    /// The case, as people know it.
+    /// The id of the case, or its line number.
     pub(crate) fn name(&self) -> String {
         self.id.clone().unwrap_or_else(|| format!("line {}", self.line))
     }
 
-    /// One line for programs: the daemon's words, and how they are to be taken.
+    /// One JSON line: the daemon's answer, and whether the result is the expected one.
     pub(crate) fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct Told<'a> {
@@ -171,15 +171,15 @@ fn judged(case: &Case, evaluated: &Evaluated) -> (End, Vec<Complaint>) {
         let told = |rules: &BTreeSet<RuleId>, others: &BTreeSet<RuleId>, told: &'static str| {
             rules.difference(others).map(|rule| Said::new(*rule, told)).collect::<Vec<_>>()
         };
-        said.extend(told(failed, &fails, "should have failed, and did not"));
-        said.extend(told(&fails, failed, "failed, and should not have"));
+        said.extend(told(failed, &fails, "did not fail, but was expected to"));
+        said.extend(told(&fails, failed, "failed, but was not expected to"));
     }
     let is_wanted = |rule| failed.as_ref().map_or(*wanted == Verdict::Fail, |failed| failed.contains(&rule));
     said.extend(evaluated.against(|rule| !is_wanted(rule)));
     let mut complaints = complaints(&said);
-    // what speaks against a pass says by itself that there is none
+    // the complaints against a PASS already show that the verdict is not PASS
     if came != *wanted && (*wanted != Verdict::Pass || complaints.is_empty()) {
-        let message = format!("the verdict is {}; {} was wanted", came.into_str(), wanted.into_str());
+        let message = format!("the verdict is {}; expected {}", came.into_str(), wanted.into_str());
         complaints.insert(0, Complaint::new("verdict", &message));
     }
     (if came == Verdict::Error { End::Undecided } else { End::Otherwise }, complaints)

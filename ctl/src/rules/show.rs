@@ -10,10 +10,10 @@ use oracled_domain::rules::RuleId;
 use serde_json::{Map, Value};
 use std::io::Write;
 
-/// Shows one rule with all its parameters.
+/// Show one rule with all its parameters
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
-    /// Which rule
+    /// The rule
     id: RuleId,
 }
 
@@ -42,7 +42,7 @@ fn show(out: &mut dyn Write, rule: ListedRule, look: Look) -> Result<(), CtlErro
     Ok(section(out, "Parameters", &parameters)?)
 }
 
-/// Names and values, as wide as the terminal is.
+/// Names and values, as wide as the terminal.
 fn table(parameters: &Map<String, Value>, look: Look) -> Table {
     let mut rows = Vec::new();
     collect("", parameters, &mut rows);
@@ -56,7 +56,7 @@ fn table(parameters: &Map<String, Value>, look: Look) -> Table {
     table
 }
 
-/// A row for each member, those of members by their paths.
+/// Adds a row for each member; the name of a nested member is its path.
 fn collect(within: &str, members: &Map<String, Value>, rows: &mut Vec<[String; 2]>) {
     for (name, value) in members {
         let name = format!("{within}{name}");
@@ -72,7 +72,7 @@ fn collect(within: &str, members: &Map<String, Value>, rows: &mut Vec<[String; 2
     }
 }
 
-/// A value on one line: a list without its own brackets.
+/// A value on one line; a list without its outer brackets.
 fn readable(value: &Value) -> String {
     match value {
         Value::Array(values) => values.iter().map(written).collect::<Vec<_>>().join(", "),
@@ -80,7 +80,7 @@ fn readable(value: &Value) -> String {
     }
 }
 
-/// A value as JSON, in which every white space that looks like another one, or like none, is escaped.
+/// A value as JSON. White space other than a plain space is escaped, so that it can be seen.
 fn written(value: &Value) -> String {
     if value.is_array() {
         return format!("[{}]", readable(value));
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_rows_by_their_paths_and_every_blank_is_seen() {
+    fn parameters_are_rows_by_path_with_escaped_white_space() {
         let parameters = serde_json::json!({
             "delimiters": [".", "\u{a0}", "\u{1b}"],
             "mode": "whole words",

@@ -1,4 +1,4 @@
-//! Which facts of sources support a text, and where those come from, for people.
+//! Shows which facts of sources support a text, and the origin of each fact.
 
 use crate::base::error::CtlError;
 use crate::base::output::{count, on_one_line, pairs, shortened};
@@ -8,12 +8,12 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// So many claims are shown with what supports them; the rest is counted.
+/// Maximum number of supported claims shown; the rest are counted.
 const SHOWN_MAX: usize = 100;
-/// A claim or a fact is cut to so many characters.
+/// Maximum length of a claim or a fact, in characters.
 const TEXT_MAX_CHARS: usize = 200;
 
-/// What counts of an evaluation.
+/// The parts of an evaluation that are shown.
 #[derive(Deserialize)]
 pub(crate) struct Sourced {
     #[serde(default)]
@@ -29,8 +29,8 @@ struct Supported<'s> {
 }
 
 impl Sourced {
-    /// Of each claim of `text` that a fact of a source supports, which, and where that comes from; and how many facts each source
-    /// gave. Nothing where no sources were asked.
+    /// Prints each claim of `text` that a source's fact supports, with the fact and its origin, and the number of facts from
+    /// each source. Prints nothing if no sources were queried.
     pub(crate) fn show(&self, out: &mut dyn Write, text: &str) -> Result<(), CtlError> {
         let supported = self.supported(text);
         for Supported { claim, fact, origin } in supported.iter().take(SHOWN_MAX) {
@@ -50,7 +50,7 @@ impl Sourced {
                 Asked::Query(oracle_id) => format!("source {oracle_id}"),
                 Asked::Verify(workflow_id) => format!("workflow {workflow_id}"),
             };
-            writeln!(out, "{before}facts_from[{place}]: {} of {asked}", count(*facts, "fact", "facts"))?;
+            writeln!(out, "{before}facts_from[{place}]: {} from {asked}", count(*facts, "fact", "facts"))?;
             for warning in warnings {
                 writeln!(out, "warning: {}", on_one_line(warning))?;
             }
@@ -58,7 +58,7 @@ impl Sourced {
         Ok(())
     }
 
-    /// Each claim once, whatever rules say of it.
+    /// The supported claims, each once, even if several rules have it.
     fn supported<'s>(&'s self, text: &'s str) -> Vec<Supported<'s>> {
         let mut told = BTreeSet::new();
         let steps = self.rules.iter().flat_map(|applied| &applied.evidence);
@@ -70,7 +70,7 @@ impl Sourced {
         supported.collect()
     }
 
-    /// The fact at this place, where a source gave it.
+    /// The fact with this number, if a source returned it.
     fn fact(&self, place: u32) -> Option<(&SourcedFact, &Origin)> {
         let mut origins = self.facts_from.iter().flat_map(|source| &source.origins);
         origins.find_map(|origin| {
@@ -80,7 +80,7 @@ impl Sourced {
     }
 }
 
-/// The claim that a step is about: as it stands in `text`, or, of a verdict's field, as it was compared.
+/// The claim that a step is about: the text of its span in `text`, or, for a verdict's field, the compared text.
 fn claim<'s>(step: &'s Evidence, text: &'s str) -> &'s str {
     let span = step.output.span.as_ref().filter(|span| span.field.is_none());
     let stands = span.and_then(|span| text.get(span.start..span.end));

@@ -1,4 +1,4 @@
-//! How many cases went as wanted, and which did not.
+//! Counts the cases with and without the expected result.
 
 use super::RulesError;
 use super::outcome::{End, Outcome};
@@ -9,20 +9,20 @@ use comfy_table::Table;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// So many of the cases that did not go as wanted are listed; the rest is counted.
+/// Maximum number of listed cases without the expected result; the rest are counted.
 const LISTED_MAX: usize = 1_000;
-/// So many categories are counted each for itself; the rest together.
+/// Maximum number of categories counted separately; the rest are counted together.
 const CATEGORIES_MAX: usize = 100;
-/// A category's name is cut to so many characters where it is counted.
+/// Maximum length of a category's name in the table, in characters.
 const NAME_MAX_CHARS: usize = 24;
-/// Below this there is no room for the category beside what is wrong.
+/// Minimum width for a column with the category, in columns.
 const WIDTH_OF_CATEGORIES: u16 = 100;
-/// What a case without a category is counted among.
-pub(crate) const NO_CATEGORY: &str = "uncategorised";
-/// What the categories beyond the bound are counted among.
+/// The category of cases without one.
+pub(crate) const NO_CATEGORY: &str = "uncategorized";
+/// The category for all categories above the limit.
 pub(crate) const OTHER_CATEGORIES: &str = "other categories";
 
-/// What came of the cases so far, in bounded memory.
+/// The outcomes of the cases so far, in bounded memory.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     all: Counts,
@@ -31,20 +31,20 @@ pub(crate) struct Tally {
     not_listed: u64,
 }
 
-/// How many lines came to what.
+/// Number of lines by outcome.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
-    /// The verdict is `ERROR`, and that was not wanted.
+    /// The verdict is `ERROR`, which was not expected.
     pub(crate) undecided: u64,
-    /// The daemon failed over them.
+    /// The daemon failed on these cases.
     pub(crate) not_evaluated: u64,
-    /// Of lines that are no cases.
+    /// Lines that are not cases.
     pub(crate) no_cases: u64,
 }
 
-/// One `T` a category, in the order in which they first occur.
+/// One `T` per category, in the order of first occurrence.
 #[derive(Debug)]
 pub(crate) struct Categories<T>(Vec<(String, T)>);
 
@@ -55,7 +55,7 @@ impl<T> Default for Categories<T> {
 }
 
 impl<T: Default> Categories<T> {
-    /// That of an outcome's category.
+    /// The value of an outcome's category.
     pub(crate) fn of(&mut self, outcome: &Outcome) -> &mut T {
         let name = outcome.category.as_deref().unwrap_or(NO_CATEGORY);
         let Self(all) = self;
@@ -92,12 +92,12 @@ impl Counts {
         self.passed + self.failed + self.undecided + self.not_evaluated
     }
 
-    /// Cases, and lines that are none.
+    /// Number of cases, and of lines that are not cases.
     pub(crate) const fn lines(&self) -> u64 {
         self.cases() + self.no_cases
     }
 
-    /// In a table.
+    /// The counts as columns of a table.
     const fn columns(&self) -> [(&'static str, u64); 6] {
         [
             ("cases", self.cases()),
@@ -105,11 +105,11 @@ impl Counts {
             ("failed", self.failed),
             ("ERROR", self.undecided),
             ("not evaluated", self.not_evaluated),
-            ("no cases", self.no_cases),
+            ("not a case", self.no_cases),
         ]
     }
 
-    /// In words.
+    /// The counts in words.
     fn told(&self) -> String {
         let Self { passed, failed, undecided, not_evaluated, no_cases } = *self;
         let cases = count(self.cases(), "case", "cases");
@@ -118,7 +118,7 @@ impl Counts {
             told += &format!(", {not_evaluated} could not be evaluated");
         }
         if no_cases > 0 {
-            told += &format!("; {}", count(no_cases, "line is no case", "lines are no cases"));
+            told += &format!("; {}", count(no_cases, "line is not a case", "lines are not cases"));
         }
         told
     }
@@ -138,13 +138,13 @@ impl Tally {
         }
     }
 
-    /// For a progress bar.
+    /// The message of the progress bar.
     pub(crate) fn progress(&self) -> String {
         let wrong = self.all.lines() - self.all.passed;
-        format!("; {}, {wrong} not as wanted", count(self.all.lines(), "line", "lines"))
+        format!("; {}, {wrong} not as expected", count(self.all.lines(), "line", "lines"))
     }
 
-    /// What all the cases of `file` come to.
+    /// The result of all cases of `file`.
     pub(crate) fn verdict(&self, file: &str) -> Result<(), RulesError> {
         let file = || file.to_owned();
         match self.all {
@@ -156,8 +156,7 @@ impl Tally {
         }
     }
 
-    /// Writes for people which cases did not go as wanted, and how many of which category did; nothing where there
-    /// were none.
+    /// Prints the cases without the expected result, and the counts by category. Prints nothing if there are no lines.
     pub(crate) fn write(self, out: &mut dyn Write, took: Duration, look: Look) -> io::Result<()> {
         if self.all.lines() == 0 {
             return Ok(());
@@ -180,7 +179,7 @@ impl Tally {
     }
 }
 
-/// A row for each category. What happened nowhere and is not asked about by everybody has no column.
+/// One row per category. Columns for rare outcomes are left out if they are zero everywhere.
 fn by_category(categories: Vec<(String, Counts)>, all: Counts, look: Look) -> Table {
     let shown = |counts: Counts| {
         let with_all = counts.columns().into_iter().zip(all.columns());
@@ -198,7 +197,7 @@ fn by_category(categories: Vec<(String, Counts)>, all: Counts, look: Look) -> Ta
     table
 }
 
-/// The cases that did not go as wanted.
+/// Prints the cases without the expected result.
 fn list(out: &mut dyn Write, listed: &[Outcome], look: Look) -> io::Result<()> {
     let names: &[&str] = if look.width < WIDTH_OF_CATEGORIES { &["case"] } else { &["case", "category"] };
     let mut wrong = Wrong::new(names, look);
@@ -214,18 +213,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_and_lines_that_are_none_are_told_apart_and_in_their_number() {
+    fn counts_separate_cases_from_lines_that_are_not_cases() {
         let mut counts = Counts::default();
         counts.add(End::AsWanted);
         assert_eq!(counts.told(), "1 case: 1 passed, 0 failed, 0 ended in ERROR");
         counts.add(End::NoCase);
-        assert_eq!(counts.told(), "1 case: 1 passed, 0 failed, 0 ended in ERROR; 1 line is no case");
+        assert_eq!(counts.told(), "1 case: 1 passed, 0 failed, 0 ended in ERROR; 1 line is not a case");
         for end in [End::NoCase, End::Otherwise, End::Undecided, End::Undecided, End::NotEvaluated] {
             counts.add(end);
         }
         assert_eq!(
             counts.told(),
-            "5 cases: 1 passed, 1 failed, 2 ended in ERROR, 1 could not be evaluated; 2 lines are no cases"
+            "5 cases: 1 passed, 1 failed, 2 ended in ERROR, 1 could not be evaluated; 2 lines are not cases"
         );
         assert_eq!(counts.lines(), 7);
     }

@@ -1,4 +1,4 @@
-//! The verb against daemons that a test makes up: each answers as it is told to.
+//! `oraclectl rules eval` against simulated daemons, each with a given behavior.
 
 use super::eval::Eval;
 use super::*;
@@ -21,19 +21,19 @@ use tokio::net::UnixListener;
 
 type Answered = Either<Full<bytes::Bytes>, Pieces>;
 
-/// How a daemon answers.
+/// How a simulated daemon answers.
 #[derive(Clone)]
 struct Manner {
-    /// With so many lines at a time.
+    /// Number of lines that are sent together.
     at_once: usize,
-    /// A line for each request, or none to end there.
+    /// The line for each request; `None` ends the answer there.
     line: Arc<dyn Fn(u64, Value) -> Option<String> + Send + Sync>,
-    /// What follows at the end.
+    /// Text after the last line.
     last: &'static str,
 }
 
 impl Manner {
-    /// As the real one does, with what a request has for `context` as its evaluation's verdict.
+    /// Answers like the real daemon. The verdict is the request's `context`.
     fn plain() -> Self {
         let line = |line, request: Value| {
             let verdict = request["context"].as_str().unwrap_or("PASS").to_owned();
@@ -64,7 +64,7 @@ fn answer(line: u64, request: &Value, verdict: &str, violations: &[Value]) -> St
     answer.to_string()
 }
 
-/// Answers each line of a body, while it still comes.
+/// Answers each line of a body while the body is still arriving.
 async fn answer_lines(manner: Manner, mut body: Incoming, lines: &mut Sender) -> Option<()> {
     let (mut pending, mut ready, mut number) = (Vec::new(), String::new(), 0);
     while let Some(frame) = body.frame().await {
@@ -75,7 +75,7 @@ async fn answer_lines(manner: Manner, mut body: Incoming, lines: &mut Sender) ->
             let request = serde_json::from_slice(&line).expect("a request is JSON");
             writeln!(ready, "{}", (manner.line)(number, request)?).expect("a string takes it");
             if ready.lines().count() == manner.at_once {
-                // in two pieces, neither of which is a line
+                // in two pieces, neither of which is a full line
                 let half = ready.split_off(ready.len() / 2);
                 lines.send(std::mem::replace(&mut ready, half).into()).await.ok()?;
                 lines.send(std::mem::take(&mut ready).into()).await.ok()?;
@@ -134,7 +134,7 @@ impl World {
         self.path("cases.ndjson")
     }
 
-    /// Evaluates a file, and gives what is printed and how it ends.
+    /// Evaluates a file. Returns the output and the result.
     async fn eval(&self, file: &Path, json: bool) -> (String, Result<(), CtlError>) {
         let options = Options { socket: Some(self.path("socket")), control_socket: None, json };
         let eval = Eval { file: file.to_owned() };
@@ -167,7 +167,7 @@ fn violation(start: usize, end: usize) -> Value {
 }
 
 #[tokio::test]
-async fn cases_that_go_as_wanted_are_a_success() {
+async fn cases_with_expected_results_are_a_success() {
     let world = World::with(Manner::plain());
     let text = [
         case(json!({})),
@@ -183,7 +183,7 @@ async fn cases_that_go_as_wanted_are_a_success() {
 }
 
 #[tokio::test]
-async fn each_case_that_does_not_is_told_with_its_offending_words() {
+async fn each_unexpected_result_is_listed_with_its_offending_words() {
     let world = World::with(Manner::of(|line, request| {
         Some(match request["context"].as_str() {
             Some("problem") => {
@@ -208,17 +208,17 @@ async fn each_case_that_does_not_is_told_with_its_offending_words() {
         "`always` must not be found, and is there",
         "»always«",
         "note: seen on page\\n7",
-        "the verdict is PASS; FAIL was wanted",
-        "RULE-PREC-001  should have failed, and did not",
-        "RULE-PREC-003  failed, and should not have",
-        "it cannot tell: it is broken",
+        "the verdict is PASS; expected FAIL",
+        "RULE-PREC-001  did not fail, but was expected to",
+        "RULE-PREC-003  failed, but was not expected to",
+        "the rule could not be evaluated: it is broken",
         "4 cases: 0 passed, 3 failed, 1 ended in ERROR; ",
     ] {
         assert!(shown.contains(told), "{told}: {shown}");
     }
     assert!(!shown.contains("the verdict is FAIL"), "{shown}");
     assert_eq!(shown.matches("note: ").count(), 1, "a blank note is none: {shown}");
-    // a verdict that was wanted is no violation to be shown
+    // an expected failure is not listed as a violation
     assert_eq!(shown.matches("»always«").count(), 2, "{shown}");
 
     let (shown, ended) =
@@ -228,7 +228,7 @@ async fn each_case_that_does_not_is_told_with_its_offending_words() {
 }
 
 #[tokio::test]
-async fn the_lines_for_programs_are_the_daemons_with_how_they_are_to_be_taken() {
+async fn json_lines_are_the_daemon_answers_with_ok_and_want() {
     let world = World::with(Manner::of(|line, request| {
         Some(format!(
             "{{\"line\":{line},\"evaluation\":{{\"verdict\":\"FAIL\", \"rules\":[],\"x\":1.50}},\"id\":{}}}",
@@ -259,15 +259,15 @@ async fn the_lines_for_programs_are_the_daemons_with_how_they_are_to_be_taken() 
 }
 
 #[tokio::test]
-async fn a_line_that_is_no_case_is_told_and_the_others_are_evaluated() {
+async fn invalid_line_is_reported_and_the_others_are_evaluated() {
     let world = World::with(Manner::plain());
     let long = "x".repeat(crate::base::lines::LINE_MAX_BYTES + 1);
     let text = format!("{}[]\n{long}\n{}{{\"facts\":[]}}\n", case(json!({})), case(json!({})));
     let (shown, ended) = world.eval_text(&text, false).await;
     assert_eq!(exit_code(&ended), 5);
-    assert!(ended.unwrap_err().to_string().ends_with("cases.ndjson: 3 lines are no cases"));
+    assert!(ended.unwrap_err().to_string().ends_with("cases.ndjson: 3 lines are not cases"));
     for told in [
-        "2 cases: 2 passed, 0 failed, 0 ended in ERROR; 3 lines are no cases; ",
+        "2 cases: 2 passed, 0 failed, 0 ended in ERROR; 3 lines are not cases; ",
         "line 2",
         "line 3",
         "line 5",
@@ -275,13 +275,13 @@ async fn a_line_that_is_no_case_is_told_and_the_others_are_evaluated() {
     ] {
         assert!(shown.contains(told), "{told}: {shown}");
     }
-    // not even where none of them is one
+    // the exit status is the same if no line is a case
     let (_, ended) = world.eval_text(&"nonsense\n".repeat(1000), false).await;
     assert_eq!(exit_code(&ended), 5);
     for empty in ["", "\n \n"] {
         let (shown, ended) = world.eval_text(empty, false).await;
         assert!(shown.is_empty() && exit_code(&ended) == 5, "{shown}");
-        assert!(ended.unwrap_err().to_string().contains("holds no case"));
+        assert!(ended.unwrap_err().to_string().contains("has no case"));
     }
 }
 
@@ -306,23 +306,23 @@ async fn long_cases_wait_for_one_another() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_ends_the_run_and_is_never_a_pass() {
+async fn invalid_answer_ends_the_run_and_is_never_a_pass() {
     let plain = |line, request: &Value| Some(answer(line, request, "PASS", &[]));
     let manners = [
         ("ends before all cases", Manner::of(move |line, r| (line < 3).then(|| plain(line, &r))?)),
-        ("line 9 stands where line 3 belongs", Manner::of(move |l, r| plain(if l == 3 { 9 } else { l }, &r))),
+        ("line 9 instead of line 3", Manner::of(move |l, r| plain(if l == 3 { 9 } else { l }, &r))),
         ("another id", Manner::of(|line, _| Some(answer(line, &json!({"id": "x"}), "PASS", &[])))),
         ("either `evaluation` or `problem`", Manner::of(|line, _| Some(json!({"line": line}).to_string()))),
         ("expected", Manner::of(|_, _| Some("nonsense".into()))),
         ("unknown variant `MAYBE`", Manner::of(|line, r| Some(answer(line, &r, "MAYBE", &[])))),
-        ("goes on behind the last case", Manner { last: "{}\n", ..Manner::plain() }),
+        ("continues after the last case", Manner { last: "{}\n", ..Manner::plain() }),
         ("ends within a line", Manner { last: "{", ..Manner::plain() }),
     ];
     for (told, manner) in manners {
         let world = World::with(manner);
         let (_, ended) = world.eval_text(&case(json!({})).repeat(20), false).await;
         assert_eq!(exit_code(&ended), 3, "{told}: {ended:?}");
-        // while cases are still written, a daemon that goes away is a connection that breaks
+        // while cases are still being written, the client sees a daemon that closes as a broken connection
         let error = ended.unwrap_err().to_string();
         assert!(
             error.contains(told) || error.starts_with("the connection to oracled broke"),
@@ -332,7 +332,7 @@ async fn an_answer_that_is_none_ends_the_run_and_is_never_a_pass() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_not_there_or_refuses_is_told_as_everywhere() {
+async fn missing_or_refusing_daemon_gives_the_usual_exit_codes() {
     let (shown, ended) = World::new().eval_text(&case(json!({})), false).await;
     assert!(shown.is_empty() && exit_code(&ended) == 3, "{ended:?}");
     for (status, code) in [(StatusCode::NOT_FOUND, 1), (StatusCode::SERVICE_UNAVAILABLE, 4)] {
@@ -360,7 +360,7 @@ async fn refused(status: StatusCode) -> Result<Response<Answered>, Infallible> {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_read_is_named() {
+async fn unreadable_file_is_an_error_with_its_cause() {
     let world = World::with(Manner::plain());
     for (file, told) in [(world.path("absent"), "No such file"), (world.path(""), "directory")] {
         let (_, ended) = world.eval(&file, false).await;
@@ -370,7 +370,7 @@ async fn a_file_that_cannot_be_read_is_named() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_printed_is_no_success() {
+async fn failed_output_is_not_a_success() {
     struct Closed;
     impl Write for Closed {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -413,7 +413,7 @@ async fn table_is_harmless_for_any_input() {
 }
 
 #[tokio::test]
-async fn however_many_cases_fail_and_categories_there_are_so_many_are_kept() {
+async fn listed_cases_and_categories_are_bounded() {
     let world = World::with(Manner::plain());
     let text: String =
         (0..1500).map(|n| case(json!({"category": format!("c{n}"), "context": "FAIL"}))).collect();

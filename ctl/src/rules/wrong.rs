@@ -6,27 +6,27 @@ use crate::base::output::shortened;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::io::{self, Write};
 
-/// What stands in the columns before the complaints is cut to so many characters on a terminal.
+/// Maximum length of each column before the complaints on a terminal, in characters.
 const NAME_MAX_CHARS: [usize; 2] = [24, 16];
-/// Elsewhere to so many.
+/// The same without a terminal.
 const WHOLE_NAME_MAX_CHARS: usize = 255;
-/// Of offending words, so many are shown on a terminal.
+/// Maximum length of the offending words on a terminal, in characters.
 const WORDS_MAX_CHARS: usize = 120;
-/// Of a note, so many.
+/// Maximum length of a note on a terminal, in characters.
 const NOTE_MAX_CHARS: usize = 200;
 
 /// The table, row by row.
 pub(crate) struct Wrong {
     table: Table,
     look: Look,
-    /// So many columns stand before the complaints.
+    /// Number of columns before the complaints.
     names: usize,
 }
 
 impl Wrong {
-    /// An empty one, with these columns before the complaints.
+    /// An empty table with these columns before the complaints.
     pub(crate) fn new(names: &[&str], look: Look) -> Self {
-        let header = [names, &["rule", "what is wrong"]].concat();
+        let header = [names, &["rule", "complaint"]].concat();
         let last = header.len() - 1;
         let mut table = look.table(&header, &(0..last).collect::<Vec<_>>());
         if look.is_whole {
@@ -38,7 +38,7 @@ impl Wrong {
         Self { table, look, names: names.len() }
     }
 
-    /// A row for each complaint, how many more there are, and what is said beside; the first one begins with `names`.
+    /// Adds a row for each complaint, for the number of omitted ones, and for the note. The first row begins with `names`.
     pub(crate) fn add(&mut self, names: &[&str], complaints: &[Complaint], omitted: u64, note: Option<&str>) {
         let limits = NAME_MAX_CHARS.map(|max| if self.look.is_whole { WHOLE_NAME_MAX_CHARS } else { max });
         let shown = names.iter().zip(limits).map(|(name, max)| shortened(name, max));
@@ -53,7 +53,7 @@ impl Wrong {
     }
 
     fn told(&self, Complaint { about, message, words }: &Complaint) -> [String; 2] {
-        // on a terminal the rules stand below each other: there is more room below than beside
+        // on a terminal the rules are listed vertically, since width is scarce
         let between = if self.look.is_whole { ", " } else { ",\n" };
         let words = words.as_ref().map(|words| {
             let words = if self.look.is_whole { words.clone() } else { shortened(words, WORDS_MAX_CHARS) };
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_not_overrun() {
+    fn table_fits_the_terminal_width() {
         for width in [60, 80, 100] {
             let text = shown(Look::new(width, false));
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_terminal_nothing_is_cut_or_broken() {
+    fn table_without_a_terminal_is_neither_cut_nor_wrapped() {
         let text = shown(Look { is_whole: true, ..Look::new(60, false) });
         for part in [
             &"x".repeat(60),

@@ -1,8 +1,8 @@
 //! `oraclectl calibrate`: judges a corpus of real outputs offline, with the daemon's own crosscheck.
 //!
-//! It answers the seed's CROSSCHECK-GAP-01: the mapping is theoretical, so here is what it does to real text.
-//! Every verdict goes through [`oracled_domain::judge`] and no other code; what this module adds is counting, and the
-//! question which single flag decided. It needs no daemon, touches no store, and changes no constant.
+//! It covers the seed's CROSSCHECK-GAP-01: the mapping is theoretical, and this shows its effect on real text. Every verdict
+//! goes through [`oracled_domain::judge`] and no other code. This module only counts, and finds the single flags that
+//! decide. It needs no daemon, reads no store, and changes no constant.
 
 mod by_flag;
 mod by_tier;
@@ -23,45 +23,45 @@ use oracled_domain::Payload;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
-/// Judges a corpus of real outputs offline, by the very code that the daemon judges with.
+/// Judge a corpus of real outputs offline, with the same code as the daemon
 ///
-/// Shows the approval rate by tier, a histogram of C around the threshold, the reasons, how often each flag
-/// occurs and where, and which single flag decides. One bad line stops it: nothing is left out silently.
+/// Shows the approval rate by tier, a histogram of C around the threshold, the reasons, the frequency of each flag by place,
+/// and the single flags that decide. One invalid line stops the calibration; no line is left out silently.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Calibrate {
-    /// The corpus, one `{"tier", "raw", …}` object a line (other fields are ignored); `-` reads standard input
+    /// The corpus, one `{"tier", "raw", …}` object per line (other fields are ignored); `-` reads standard input
     #[arg(value_name = "FILE.ndjson")]
     pub file: PathBuf,
 }
 
-/// Why a calibration came to no result, or could not hand it over. Each message is one line.
+/// An error of a calibration. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CalibrateError {
     /// The corpus cannot be opened or read.
     #[error("cannot read the corpus {file}: {cause}")]
     Read {
-        /// The corpus, as it was named.
+        /// The corpus, as given on the command line.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// A line of the corpus is not what it must be.
+    /// A line of the corpus is invalid.
     #[error("{file}, line {line}: {fault}")]
     Line {
-        /// The corpus, as it was named.
+        /// The corpus, as given on the command line.
         file: String,
-        /// The line's number, from 1, blank lines counted.
+        /// Line number, from 1; blank lines count.
         line: u64,
-        /// What is wrong with it.
+        /// The fault.
         fault: LineFault,
     },
-    /// The corpus has no line that is not blank.
-    #[error("{file} holds no verdict: a corpus has one {{\"tier\", \"raw\", …}} object a line, at least one")]
+    /// The corpus has only blank lines, or none.
+    #[error("{file} has no verdict; a corpus has one {{\"tier\", \"raw\", …}} object per line, at least one")]
     Empty {
-        /// The corpus, as it was named.
+        /// The corpus, as given on the command line.
         file: String,
     },
-    /// The result cannot be written out.
+    /// The result cannot be written.
     #[error("cannot write the result: {0}")]
     Output(io::Error),
 }
@@ -76,14 +76,14 @@ impl From<CalibrateError> for CtlError {
 }
 
 impl Calibrate {
-    /// Judges the corpus and writes the result to `out`: tables for people, or with `json` one JSON object on
-    /// one line (its fields are those of [`Report`]). Progress goes to standard error where that is a terminal.
+    /// Judges the corpus and writes the result to `out`: tables for people, or with `json` one JSON object on one line, with
+    /// the fields of [`Report`]. Progress goes to standard error if that is a terminal.
     pub(crate) fn run(&self, out: &mut dyn Write, json: bool) -> Result<(), CalibrateError> {
         let report = self.report()?;
         print(out, &report, json, Look::of_stdout()).map_err(CalibrateError::Output)
     }
 
-    /// Judges the corpus from its first line to its last, one line in memory at a time.
+    /// Judges the corpus line by line, with one line in memory at a time.
     fn report(&self) -> Result<Report, CalibrateError> {
         let name = lines::name(&self.file);
         let opened = lines::open(&self.file, "judging");

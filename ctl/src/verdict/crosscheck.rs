@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Judges a verdict through the daemon; it is logged, and not delivered.
+/// Judge a verdict through the daemon; it is logged, and not delivered
 #[derive(Debug, clap::Args)]
 pub(crate) struct Crosscheck {
     /// The model's text; `-` reads standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Which tier to judge for: quick, full or strategy
+    /// Tier to judge for: quick, full or strategy
     #[arg(long)]
     tier: Tier,
-    /// The session id for the log
+    /// Session id for the log
     #[arg(long, default_value = "oraclectl")]
     session: String,
-    /// The query for the log
+    /// Query for the log
     #[arg(long, default_value = "")]
     query: String,
 }
@@ -39,7 +39,7 @@ impl Crosscheck {
         } else {
             out.write_all(decision(&decided).as_bytes()).map_err(CtlError::from)
         };
-        // whether or not that can be told, the exit status is the decision
+        // the exit status is the decision, even if printing fails
         let approved = decided.get("approved").and_then(Value::as_bool).unwrap_or(false);
         if approved { shown } else { Err(CtlError::NotApproved) }
     }

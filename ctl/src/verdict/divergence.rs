@@ -11,11 +11,10 @@ use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel};
 use oracled_domain::{DivergenceLevel, Label};
 use std::io::Write;
 
-/// How often which verdict was regenerated as which: the verdict that was delivered first, against the one that was made
-/// in its place.
+/// Show how often each verdict was regenerated as which other: the first delivered verdict compared with the regenerated one
 #[derive(Debug, clap::Args)]
 pub(crate) struct Divergence {
-    /// Only regenerations since then: a time such as 2026-11-20T10:00:00Z, or how long ago, such as 15m, 2h, 7d
+    /// Only regenerations since this time, such as 2026-11-20T10:00:00Z, or since this long ago, such as 15m, 2h, 7d
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
 }
@@ -41,7 +40,7 @@ impl Divergence {
     }
 }
 
-/// A row a first verdict, a column a regenerated one.
+/// One row per first verdict, one column per regenerated verdict.
 pub(crate) fn counted(all: &DivergenceTable) -> String {
     let [green, amber, red, null] = Label::ALL.map(<&str>::from);
     let row = |original: Option<Label>| {

@@ -11,17 +11,17 @@ use oracled_domain::MailId;
 use oracled_domain::verdict::mail::Standing;
 use std::io::Write;
 
-/// Shows the mails that are to be sent and dead letters, or steers one.
+/// Show queued mails and dead letters, or control one
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Outbox {
     /// Only dead letters
     #[arg(long)]
     dead: bool,
-    /// Only mails behind this one
+    /// Only mails after this one
     #[arg(long, value_name = "ID")]
     after: Option<MailId>,
-    /// How many at the most: 100, or up to 1000
+    /// Maximum number of mails, up to 1000 [default: 100]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
     #[command(subcommand)]
@@ -30,18 +30,18 @@ pub(crate) struct Outbox {
 
 #[derive(Debug, clap::Subcommand)]
 enum Steering {
-    /// Has a mail tried anew, as if it had just been queued
+    /// Retry a mail as if it had just been queued
     Requeue {
-        /// Which mail
+        /// The mail
         #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
         mail_id: Option<MailId>,
-        /// Every dead letter
+        /// All dead letters
         #[arg(long)]
         all_dead: bool,
     },
-    /// Takes a mail out unsent
+    /// Remove a mail without sending it
     Drop {
-        /// Which mail
+        /// The mail
         mail_id: MailId,
     },
 }
@@ -52,12 +52,12 @@ impl Outbox {
             None => self.list(options, out).await,
             Some(Steering::Requeue { mail_id: Some(mail_id), .. }) => {
                 let standing = requeue(options, mail_id).await?;
-                say(options, out, &standing, "is tried anew")
+                say(options, out, &standing, "is queued again")
             }
             Some(Steering::Requeue { mail_id: None, .. }) => requeue_all_dead(options, out).await,
             Some(Steering::Drop { mail_id }) => {
                 let dropped = options.on_control(Method::DELETE, &path(mail_id), None).await?.json()?;
-                say(options, out, &dropped, "is taken out unsent")
+                say(options, out, &dropped, "is removed unsent")
             }
         }
     }
@@ -104,7 +104,7 @@ async fn requeue_all_dead(options: &Options, out: &mut dyn Write) -> Result<(), 
         for mail in &page.items {
             match requeue(options, &mail.mail_id).await {
                 Ok(standing) => requeued.push(standing),
-                // somebody else was faster
+                // another operator or the notifier was faster
                 Err(CtlError::Problem { status: 404 | 409, .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -117,7 +117,7 @@ async fn requeue_all_dead(options: &Options, out: &mut dyn Write) -> Result<(), 
     if options.json {
         return json(out, &requeued);
     }
-    Ok(writeln!(out, "{} dead letters are tried anew", requeued.len())?)
+    Ok(writeln!(out, "{} dead letters are queued again", requeued.len())?)
 }
 
 fn say(options: &Options, out: &mut dyn Write, mail: &Standing, what: &str) -> Result<(), CtlError> {
@@ -128,7 +128,7 @@ fn shown(mails: &[Standing], now: Timestamp) -> String {
     if mails.is_empty() {
         return "no mails".into();
     }
-    // what is due and still there waits for the mail service: its health says until when
+    // a mail that is due but not sent waits for the mail service; `health` shows until when
     let next = |at: Timestamp| if at <= now { "due: see `health`".to_owned() } else { at.to_string() };
     let rows = mails.iter().map(|mail| {
         [

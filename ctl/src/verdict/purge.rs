@@ -7,10 +7,10 @@ use hyper::Method;
 use oracled_api::verdict::PurgeResponse;
 use std::io::Write;
 
-/// Removes the cached verdict of a session; the session itself stays.
+/// Remove the cached verdict of a session; the session itself stays
 #[derive(Debug, clap::Args)]
 pub(crate) struct Purge {
-    /// Whose verdict
+    /// Session id
     session_id: String,
 }
 

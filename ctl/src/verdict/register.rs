@@ -9,21 +9,21 @@ use oracled_domain::Tier;
 use serde_json::{Map, Value};
 use std::io::Write;
 
-/// Registers a session so that a lost verdict can be regenerated.
+/// Register a session so that a lost verdict can be regenerated
 #[derive(Debug, clap::Args)]
 pub(crate) struct Register {
-    /// Whose
+    /// Session id
     session_id: String,
-    /// Which tier was bought: quick, full or strategy
+    /// Tier that was bought: quick, full or strategy
     #[arg(long)]
     tier: Tier,
-    /// What the customer asked
+    /// Query of the customer
     #[arg(long)]
     query: String,
-    /// Where mail to the customer goes
+    /// Address of the customer, for mail
     #[arg(long, value_name = "ADDRESS")]
     customer_email: Option<String>,
-    /// The verdict that was delivered without oracled: GREEN, AMBER, RED or NULL
+    /// Verdict that was delivered without oracled: GREEN, AMBER, RED or NULL
     #[arg(long, value_name = "VERDICT")]
     original_verdict: Option<String>,
 }
@@ -50,7 +50,7 @@ impl Register {
             ("session", format!("{} {how}", known.session_id)),
             ("tier", known.tier.to_string()),
             ("query", known.query),
-            ("mail to", if known.has_email { "the customer's address" } else { "nobody" }.into()),
+            ("mail to", if known.has_email { "the customer's address" } else { "none" }.into()),
             ("first verdict", known.original_verdict.as_str().into()),
         ];
         Ok(out.write_all(pairs(&shown).as_bytes())?)

@@ -22,7 +22,7 @@ enum Verb {
         /// Session id
         session_id: String,
     },
-    /// Correct a session; what is not given stays as it is. Mail that is queued already keeps its address
+    /// Correct a session; omitted fields stay unchanged. Mail that is already queued keeps its address
     Correct {
         /// Session id
         session_id: String,
@@ -79,7 +79,7 @@ impl Session {
             ("tier", session.tier.to_string()),
             ("query", session.query),
             ("owner", session.owner_uid.map_or_else(|| "none".into(), |uid| format!("uid {uid}"))),
-            ("mail to", session.customer_email.map_or_else(|| "nobody".into(), String::from)),
+            ("mail to", session.customer_email.map_or_else(|| "none".into(), String::from)),
             ("first verdict", session.original_verdict.as_str().into()),
             ("delivered SHA-256", digest(session.delivered_sha256)),
             ("cached SHA-256", digest(session.cached_sha256)),

@@ -6,10 +6,10 @@ use crate::base::options::{Options, segment};
 use hyper::Method;
 use std::io::Write;
 
-/// Show the delivered verdict of a session; a lost one is regenerated
+/// Show the delivered verdict of a session; a lost verdict is regenerated
 #[derive(Debug, clap::Args)]
 pub(crate) struct Verdict {
-    /// The session
+    /// Session id
     session_id: String,
 }
 

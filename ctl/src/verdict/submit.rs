@@ -14,27 +14,27 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Hands a verdict in for delivery; without FILE the model is asked for it.
+/// Submit a verdict for delivery; without FILE the daemon requests it from the model
 #[derive(Debug, clap::Args)]
 pub(crate) struct Submit {
-    /// Whose verdict
+    /// Session id
     session_id: String,
-    /// The model's text; `-` reads standard input. Without it the daemon asks the model
+    /// The model's text; `-` reads standard input. Without FILE the daemon requests the text from the model
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Which tier was bought: quick, full or strategy
+    /// Tier that was bought: quick, full or strategy
     #[arg(long)]
     tier: Tier,
-    /// What the customer asked
+    /// Query of the customer
     #[arg(long)]
     query: String,
-    /// Where the verdict is mailed to
+    /// Address of the customer, for the verdict mail
     #[arg(long, value_name = "ADDRESS")]
     customer_email: Option<String>,
-    /// Lets the verdict through only if the rules do: the facts to check it against, one a line
+    /// Facts to check the verdict against, one per line; the verdict must also pass the rules
     #[arg(long, value_name = "FILE", value_parser = regular_file())]
     facts: Option<PathBuf>,
-    /// The same with facts that sources give: a list of {"query": …} and {"verify": …}, as in a request
+    /// Sources of facts to check the verdict against: a list of {"query": …} and {"verify": …}, as in a request
     #[arg(long, value_name = "FILE.json", value_parser = regular_file())]
     facts_from: Option<PathBuf>,
 }
@@ -58,14 +58,14 @@ impl Submit {
         let path = format!("/v1/verdicts/{}", segment(&self.session_id));
         let answer = options.on_routes(Method::POST, &path, Some(body.to_string().into())).await;
         if let (false, Err(CtlError::Problem { document, .. })) = (options.json, &answer) {
-            // whether or not that can be told, a refusal is one
+            // a refusal is reported as an error, even if printing its grounds fails
             drop(show_grounds(document, out));
         }
         show(&answer?, options, out)
     }
 }
 
-/// On what grounds the verdict is refused, where the gate refuses it.
+/// Prints the grounds of a refusal: the decision of the crosscheck, and the evaluation by the rules.
 fn show_grounds(document: &Value, out: &mut dyn Write) -> Result<(), CtlError> {
     if let Some(decided) = document.get("decision") {
         out.write_all(decision(decided).as_bytes())?;
@@ -73,7 +73,7 @@ fn show_grounds(document: &Value, out: &mut dyn Write) -> Result<(), CtlError> {
     document.get("evaluation").map_or(Ok(()), |evaluation| show_of_verdict(out, evaluation))
 }
 
-/// What is answered of a delivery. The verdict stays the text that it is: that is what its digest is of.
+/// The answer to a delivery. The verdict stays unparsed, since its digest covers the exact text.
 #[derive(Deserialize)]
 struct Delivered {
     session_id: String,
@@ -91,15 +91,15 @@ struct Delivered {
     verdict: Box<RawValue>,
 }
 
-/// Shows a delivered verdict.
+/// Prints a delivered verdict.
 pub(crate) fn show(answer: &Answer, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
     if options.json {
         return Ok(writeln!(out, "{}", harmless(&String::from_utf8_lossy(&answer.body)))?);
     }
     let delivered: Delivered = answer.json()?;
     let how = match (delivered.replayed, delivered.regen) {
-        (true, _) => "was delivered before; this is that verdict",
-        (false, true) => "was delivered before and lost; this verdict was made again",
+        (true, _) => "was delivered before; this is the same verdict",
+        (false, true) => "was delivered before and lost; this verdict is regenerated",
         (false, false) => "is delivered",
     };
     let mut head = vec![

@@ -11,10 +11,10 @@ use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::{Call, EnvelopeKind, Inputs, Stage, decide};
 use std::io::Write;
 
-/// Shows what was decided of a question and over what, out of the log alone
+/// Show a decision with its inputs, from the log only
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
-    /// Which decision, by the execution id in its envelope
+    /// The decision, by the execution id in its envelope
     execution_id: String,
 }
 
@@ -38,7 +38,7 @@ impl Explain {
     }
 }
 
-/// Whether this program decides so: it does not take the daemon's word for it.
+/// Whether this program makes the same decision from the inputs. The check does not rely on the daemon's result.
 fn is_taken_so(ExplainedDecision { inputs, envelope, .. }: &ExplainedDecision) -> bool {
     decide(inputs).to_json() == envelope.to_json()
 }
@@ -50,54 +50,50 @@ fn shown(out: &mut dyn Write, decision: &ExplainedDecision) -> Result<(), CtlErr
         ("asked at", inputs.asked_at.to_string()),
         ("for", inputs.question.axes.join(", ")),
         ("taken", when(inputs, envelope.kind)),
-        ("workflow", format!("as of SHA-256 {}", envelope.workflow_sha256)),
+        ("workflow", format!("SHA-256 {}", envelope.workflow_sha256)),
     ];
     asked.extend(inputs.question.claimed.iter().map(|(path, claim)| {
-        let confirmed = if claim.confirmed { ", and confirmed" } else { "" };
+        let confirmed = if claim.confirmed { ", confirmed" } else { "" };
         ("claimed", format!("{path} {} by {}{confirmed}", claim.value, claim.claimed_by))
     }));
     asked.extend(inputs.locks.iter().map(|lock| {
         let (by, until) = (by_whom(&lock.verifier_id), lock.valid_until);
-        ("decided by a person", format!("{} by {by} until {until}", lock.axis))
+        ("decided by a reviewer", format!("{} by {by} until {until}", lock.axis))
     }));
     writeln!(out, "\n{}", pairs(&asked))?;
     if !inputs.calls.is_empty() {
         let rows = inputs.calls.iter().map(row).collect();
-        writeln!(
-            out,
-            "{}",
-            table(["source", "asked at", "answered at", "took", "axes", "came of it"], rows)
-        )?;
+        writeln!(out, "{}", table(["source", "asked at", "answered at", "took", "axes", "outcome"], rows))?;
     }
     let made = match (reproduced, is_taken_so(decision)) {
-        (true, true) => "made anew from the log, bit for bit",
+        (true, true) => "reproduced from the log, bit for bit",
         (false, _) => {
-            "as it was told then; the daemon, as it is now, comes to another envelope over the same inputs"
+            "as it was returned then; this version of the daemon makes another envelope from the same inputs"
         }
         (true, false) => {
-            "made anew by the daemon; this oraclectl is of another version, and comes to another envelope"
+            "reproduced by the daemon; this oraclectl has another version and makes another envelope"
         }
     };
     Ok(writeln!(out, "\n{made}: envelope {}, inputs {}", envelope.sha256, envelope.inputs_sha256)?)
 }
 
-/// When the decision was taken, beside the caller who asked for it.
+/// When the decision was made, in relation to the caller's wait.
 fn when(inputs: &Inputs, kind: EnvelopeKind) -> String {
     let who = match inputs.stage {
         Stage::First if kind == EnvelopeKind::Provisional => {
-            "before any source was asked: what they say comes later"
+            "before any source was queried; their answers follow later"
         }
         Stage::First => "while the caller waited",
-        Stage::Delayed => "when nobody waited any more",
+        Stage::Delayed => "when no caller waited any longer",
     };
-    let again = if inputs.reverified { ", after sources were asked once more" } else { "" };
+    let again = if inputs.reverified { ", after sources were queried again" } else { "" };
     format!("after {} ms, {who}{again}", inputs.elapsed_ms)
 }
 
 /// The row of a call.
 fn row((oracle_id, call): (&SourceId, &Call)) -> [String; 6] {
     let at = |at: Option<jiff::Timestamp>| at.map_or_else(|| "-".into(), |at| format!("{at:.3}"));
-    let cached = if call.cache_hit { ", out of what was kept and is fresh" } else { "" };
+    let cached = if call.cache_hit { ", from the cache and fresh" } else { "" };
     [
         oracle_id.to_string(),
         at(call.asked_at),

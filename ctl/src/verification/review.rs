@@ -22,7 +22,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Reviews: what persons are to decide, since the sources did not settle it
+/// List, show and decide reviews: questions that the sources did not settle
 #[derive(Debug, clap::Args)]
 pub(crate) struct Review {
     #[command(subcommand)]
@@ -31,62 +31,62 @@ pub(crate) struct Review {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Shows those that are open, the newest first
+    /// List the open reviews, the newest first
     List {
-        /// Also those that are resolved or dismissed
+        /// Also list resolved and dismissed reviews
         #[arg(long)]
         all: bool,
-        /// Only those of this workflow
+        /// Only reviews of this workflow
         #[arg(long, value_name = "ID")]
         workflow: Option<WorkflowId>,
-        /// So many at the most
+        /// Maximum number of reviews
         #[arg(short = 'n', long, value_name = "N")]
         limit: Option<usize>,
     },
-    /// Shows one with all that was answered, and where it comes from
+    /// Show a review with all answers and their origin
     Show {
-        /// Which one
+        /// The review
         review_id: String,
     },
-    /// Decides one: its values stand above what any source says, for as long as they hold
+    /// Resolve a review: its values override all sources, as long as they are valid
     Resolve {
-        /// Which one
+        /// The review
         review_id: String,
-        /// The value of every axis of it, as in `population=54208`
+        /// The value of every axis of the review, such as `population=54208`
         #[arg(value_name = "AXIS=VALUE", required = true, value_parser = given)]
         values: Vec<Given>,
-        /// By which definition a value is meant, as in `population=without Kosovo`, and `population=` for the axis's own: where
-        /// the sources do not all mean the same
+        /// The definition of a value, if the sources have different ones: `population=without Kosovo`, or `population=` for
+        /// the axis's own definition
         #[arg(long = "definition", value_name = "AXIS=TEXT", value_parser = given)]
         definitions: Vec<Given>,
-        /// That the value is meant so, though neither a source nor a claim says it
+        /// Confirm a value that no source and no claim has
         #[arg(long)]
         own_value: bool,
-        /// Why
+        /// The reason
         #[arg(long)]
         reason: String,
-        /// For how long it holds, such as 90d, 12h, 30m
+        /// Validity of the resolution, such as 90d, 12h, 30m
         #[arg(long, value_name = "TIME", value_parser = duration)]
         valid_for: SignedDuration,
     },
-    /// Takes back what was decided of one: the next question is decided anew
+    /// Revoke the resolution of a review; the next question is decided again
     Revoke {
-        /// Which one
+        /// The review
         review_id: String,
-        /// Why
+        /// The reason
         #[arg(long)]
         reason: String,
     },
-    /// Closes some without deciding anything, such as disputes that have healed: the next question is decided anew
+    /// Dismiss reviews without a decision, for example settled disputes; the next question is decided again
     Dismiss {
-        /// Which ones
+        /// The reviews
         #[arg(required = true, value_name = "REVIEW_ID")]
         review_ids: Vec<String>,
-        /// Why
+        /// The reason
         #[arg(long)]
         reason: String,
     },
-    /// Tells of each further one as it is opened, until it is interrupted
+    /// Print each new review as it is opened, until interrupted
     Watch,
 }
 
@@ -115,7 +115,7 @@ impl Review {
                     values,
                     own_value: *own_value,
                     reason: reason.clone(),
-                    // what is too short or too long is told with what is allowed
+                    // the daemon rejects a validity out of range, with the allowed range
                     valid_for_seconds: u64::try_from(valid_for.as_secs()).unwrap_or(0),
                 };
                 let state = post(options, review_id, "resolve", &resolution).await?;
@@ -134,7 +134,7 @@ impl Review {
     }
 }
 
-/// Dismisses one after the other, though one of them cannot be.
+/// Dismisses the reviews one by one. After an error it continues with the next review.
 async fn dismiss(
     options: &Options,
     review_ids: &[String],
@@ -155,7 +155,7 @@ async fn dismiss(
     first.map_or(Ok(()), |error| Err(CtlError::Printed(Box::new(error))))
 }
 
-/// Says this of a review, and hands back how it stands then.
+/// Sends an operator's decision about a review. Returns the new state of the review.
 async fn post(
     options: &Options,
     review_id: &str,
@@ -167,7 +167,7 @@ async fn post(
     Ok(options.on_control(Method::POST, &path, Some(body.into())).await?.json()?)
 }
 
-/// The definitions of `values`: as given, or that of the only one that says the value.
+/// The definitions of `values`: the given ones, else the only definition with this value.
 async fn definitions_of(
     options: &Options,
     review_id: &str,
@@ -211,7 +211,7 @@ async fn all_pages(
     }
 }
 
-/// Follows the log from where it stands.
+/// Follows the log from its current end.
 async fn watch(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
     let status: StatusReport = options.on_control(Method::GET, "/v1/status", None).await?.json()?;
     let path = format!("/v1/log/follow?event=review_opened&after={}", status.entries);

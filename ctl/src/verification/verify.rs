@@ -16,36 +16,36 @@ use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use std::io::Write;
 use std::time::Duration;
 
-/// So long between two looks whether a decision is there that was promised.
+/// Interval between two requests for a pending decision.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Puts a question to the sources of a workflow; exit status 0 only where its values are verified
+/// Verify values with the sources of a workflow; exit status 0 only if they are verified
 #[derive(Debug, clap::Args)]
 pub(crate) struct Verify {
-    /// By which workflow
+    /// The workflow
     workflow: WorkflowId,
-    /// Which thing: the value of each axis that says so, as in `area=ABW year=1960`
+    /// The entity: the values of its identity axes, such as `area=ABW year=1960`
     #[arg(value_name = "AXIS=VALUE", value_parser = given)]
     thing: Vec<Given>,
-    /// What of it
+    /// Axes to verify
     #[arg(long, required = true, value_delimiter = ',', value_name = "AXIS,AXIS")]
     axes: Vec<String>,
-    /// What somebody claims of one of the axes
+    /// A claimed value of an axis
     #[arg(long = "claim", value_name = "AXIS=VALUE", value_parser = given, requires = "by")]
     claims: Vec<Given>,
-    /// Who claims it
+    /// The name of the claimant
     #[arg(long, value_name = "NAME", requires = "claims")]
     by: Option<String>,
-    /// They have confirmed it when asked
+    /// The claimant has confirmed the claim on request
     #[arg(long, requires = "claims")]
     confirmed: bool,
-    /// As it was then: a day or a time
+    /// Point in time of the values: a day or a time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
-    /// Use only what the daemon had ingested by then: a day or a time
+    /// Use only data that the daemon had ingested by then: a day or a time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
-    /// Wait for a decision that is taken later
+    /// Wait for a pending decision
     #[arg(long)]
     wait: bool,
 }

@@ -1,4 +1,4 @@
-//! `/openapi.json`: the routes' socket described.
+//! `/openapi.json`: the description of the routes' socket.
 
 use crate::ground::api::{changes, query, records, signals, sources};
 use crate::platform::api::{health, metrics, oracles};
@@ -10,10 +10,10 @@ use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
 use utoipa::openapi::{Content, RefOr};
 use utoipa::{Modify, OpenApi};
 
-/// What everything is described as that says nothing else.
+/// The media type that utoipa gives to every body by default.
 const JSON: &str = "application/json";
 
-/// Errors are described where they come from as JSON; here they get the media type that they have.
+/// Replaces the media type of problems: utoipa describes them as plain JSON.
 struct Problems;
 
 impl Modify for Problems {
@@ -38,13 +38,13 @@ impl Modify for Problems {
     }
 }
 
-/// The description.
+/// The description of the routes' socket.
 #[derive(Debug, OpenApi)]
 #[openapi(
     modifiers(&Problems),
     info(
         title = "oracled",
-        description = "Judges a model's verdicts before anyone sees them. Errors are `application/problem+json` with a stable `code`; every answer bears `X-Request-Id`.",
+        description = "Judges a model's verdicts before delivery. Errors are `application/problem+json` with a stable `code`; every response has an `X-Request-Id` header.",
     ),
     paths(
         crosscheck::post,

@@ -29,9 +29,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strum::VariantArray;
 
-/// The longest body of `POST /v1/documents`, in bytes.
+/// Maximum size of a body of `POST /v1/documents`, in bytes.
 const APPLY_MAX_BYTES: usize = 8 * 1024 * 1024;
-/// The most documents in it.
+/// Maximum number of documents in such a body.
 const APPLY_MAX_DOCUMENTS: usize = 1000;
 
 /// The registered documents of a kind, in the order of their ids.
@@ -70,9 +70,8 @@ pub(super) async fn get(
 
 /// Registers a document, in place of the one with its id.
 ///
-/// # Errors
-/// `InvalidRequest` if the kind does not exist; `InvalidDocument`; `DocumentFixed` if it cannot be changed in this way;
-/// `…Unknown` if a document that it names is not registered; or the entry cannot be committed, and then nothing changes.
+/// `InvalidRequest` if the kind does not exist; `InvalidDocument`; `DocumentFixed` if the document cannot be changed in this
+/// way; `…Unknown` if a document that it names is not registered. If the entry cannot be committed, nothing changes.
 pub(super) async fn put(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

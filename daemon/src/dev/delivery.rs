@@ -9,15 +9,15 @@ use oracled_domain::verdict::divergence::DISCLAIMER;
 use serde_json::json;
 use std::time::Duration;
 
-/// The recipient; no one can have this address.
+/// The recipient. The domain `.invalid` is reserved, so no one has this address.
 const CUSTOMER: &str = "customer@example.invalid";
 const ORACLES: &str = "/v1/health/oracles";
-/// The place of NULL to RED in the table of divergences.
+/// Pointer to the cell from NULL to RED in the table of divergences.
 const NULL_TO_RED: &str = "/table/cells/14/count";
-/// The time limit for a change that only time brings.
+/// Time limit for a change that only needs time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The chapters that this model allows; the table of divergences begins at `since`.
+/// The chapters for this model. The table of divergences begins at `since`.
 pub(super) fn chapters(outside: &Outside, before: u64, since: Timestamp) -> Vec<Chapter> {
     let [generated, regenerated] = verdicts(before, since);
     match &outside.model {
@@ -77,7 +77,7 @@ fn verdicts(before: u64, since: Timestamp) -> [Chapter; 2] {
     ]
 }
 
-/// The model fails until its circuit opens, which takes `failures` in a row, and recovers.
+/// The model fails until `failures` calls in a row open its circuit, then recovers.
 fn outage(before: u64, failures: u32) -> Chapter {
     let path = format!("/v1/verdicts/{}", session(before, "later"));
     let ask = || Step::post(Socket::Routes, path.clone(), &json!({"tier": "full", "query": QUERY}));

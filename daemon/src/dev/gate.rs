@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use serde_json::Value;
 
 pub(super) const GOOD: &str = include_str!("good.json");
-/// Praise over five refusals without a word of analysis.
+/// GREEN with a positive summary, over five RED dimensions without analyses.
 const CONTRADICTING: &str = include_str!("contradicting.json");
 /// The answer of a real model, cut at its token limit.
 const TRUNCATED: &str = include_str!("truncated.txt");

@@ -22,15 +22,15 @@ const SECOND: Release = Release {
     day: "2026-03-06",
     payload: include_str!("../../../examples/ground-truth/data/world-bank-population/2026-03-06.csv"),
 };
-/// A country and year with two values: its column headings as they begin its line.
+/// The beginning of a line with two values for one country and year: its first three columns.
 const LINE: &str = "Moldova,MDA,2015,";
 /// The definition of both values.
 const DEFINITION: &str = "without Transnistria";
 /// A day between the two releases.
 const BETWEEN: &str = "2018-01-01T00:00:00Z";
-/// The first change of the second release, after each record of the first.
+/// Pointer to the first change of the second release; each record of the first release is a change before it.
 const FIRST_REVISION: &str = "/changes/35/kind";
-/// The time limit of an ingestion.
+/// Time limit of an ingestion.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A release and its payload.
@@ -39,7 +39,7 @@ pub(super) struct Release {
     payload: &'static str,
 }
 
-/// The documents, under names of this walk.
+/// The documents, with ids of this walk.
 pub(super) struct Documents {
     pub(super) ontology: Ontology,
     pub(super) source: Registration,
@@ -109,7 +109,7 @@ impl Release {
 }
 
 impl Documents {
-    /// The example's documents, with `name` for the ontology, the source and the pipeline.
+    /// The example's documents, with `name` as the id of the ontology, the source and the pipeline.
     pub(super) fn of(name: &str) -> anyhow::Result<Self> {
         let mut ontology: Ontology = serde_json::from_str(ONTOLOGY)?;
         let mut source: Registration = serde_json::from_str(SOURCE)?;
@@ -121,7 +121,7 @@ impl Documents {
         Self { ontology, source, definition }.beside(name)
     }
 
-    /// The documents of another source, with `name` for the source and the pipeline.
+    /// The documents of another source, with `name` as the id of the source and the pipeline.
     pub(super) fn beside(&self, name: &str) -> anyhow::Result<Self> {
         let (mut source, mut definition) = (self.source.clone(), self.definition.clone());
         source.oracle_id = name.parse()?;

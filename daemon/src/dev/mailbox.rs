@@ -1,4 +1,4 @@
-//! A mail service without mail: a server on the loopback that takes mails as the mail service does and keeps each as a
+//! A substitute for a mail service: a server on the loopback that accepts mails like the mail service, and stores each in a
 //! file.
 
 use crate::platform::config;
@@ -19,16 +19,16 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
-/// The header that is the same at every attempt to send one mail.
+/// The header with a key that is equal in all attempts to send a mail.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// A mail may be so long, in bytes.
+/// Maximum size of a mail, in bytes.
 const BODY_MAX_BYTES: usize = 8 << 20;
-/// A key names a file, so it may be so long, in characters.
+/// Maximum length of a key, in characters; a key is a file name.
 const KEY_MAX_CHARS: usize = 200;
-/// So many mails are kept.
+/// Maximum number of stored mails.
 const MAILS_MAX: usize = 1000;
 
-/// The server. It ends when it is dropped; what it has kept stays.
+/// The server. It ends when it is dropped; the stored mails stay.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     address: SocketAddr,
@@ -36,14 +36,14 @@ pub(super) struct Mailbox {
     serving: AbortHandle,
 }
 
-/// What the server's handler keeps: where the mails are, and how many.
+/// The state of the server's handler: the directory of the mails, and their number.
 #[derive(Debug)]
 struct Shelf {
     dir: PathBuf,
     kept: Mutex<usize>,
 }
 
-/// A mail as it is posted, as far as it is kept.
+/// The stored fields of a posted mail.
 #[derive(Debug, Deserialize)]
 struct Posted {
     to: String,
@@ -52,17 +52,17 @@ struct Posted {
     disclaimer: Option<String>,
 }
 
-/// A mail that was kept.
+/// A stored mail.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// Its file.
     pub(super) file: PathBuf,
-    /// What stands there.
+    /// The content of the file.
     pub(super) text: String,
 }
 
 impl Mailbox {
-    /// Starts one that keeps its mails in `dir`, which it makes.
+    /// Starts a mailbox that stores its mails in `dir`, and creates the directory.
     pub(super) async fn start(dir: PathBuf) -> io::Result<Self> {
         fs::create_dir(&dir)?;
         let shelf = Arc::new(Shelf { dir: dir.clone(), kept: Mutex::new(0) });
@@ -76,18 +76,18 @@ impl Mailbox {
         Ok(Self { address, dir, serving })
     }
 
-    /// Has `config` name it.
+    /// Configures this mailbox as the mail service.
     pub(super) fn put_into(&self, config: &mut config::Mail) {
         config.transport = config::MailTransport::Http;
         config.base_url = format!("http://{}", self.address);
     }
 
-    /// Where it keeps its mails.
+    /// The directory of the mails.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The mail whose id begins like that, if it has come.
+    /// The mail whose id begins with `id`, if it has arrived.
     pub(super) fn mail(&self, id: &str) -> io::Result<Option<Kept>> {
         for entry in fs::read_dir(&self.dir)? {
             let file = entry?.path();
@@ -118,18 +118,20 @@ async fn take(
     let key = headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).filter(|key| is_name(key));
     match key {
         Some(key) => shelf.keep(key, &posted).await,
-        None => (StatusCode::BAD_REQUEST, "an idempotency key names a file here").into_response(),
+        None => {
+            (StatusCode::BAD_REQUEST, "the idempotency key is missing or is not a file name").into_response()
+        }
     }
 }
 
-/// Whether a file can be called so.
+/// Whether the key can be a file name.
 fn is_name(key: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     (1..=KEY_MAX_CHARS).contains(&key.len()) && key.bytes().all(plain)
 }
 
 impl Shelf {
-    /// Keeps a mail, once under one key.
+    /// Stores a mail, once per key.
     async fn keep(&self, key: &str, posted: &Posted) -> Response {
         let mut kept = self.kept.lock().await;
         let file = self.dir.join(format!("{key}.txt"));
@@ -139,7 +141,7 @@ impl Shelf {
         if *kept >= MAILS_MAX {
             return (StatusCode::INSUFFICIENT_STORAGE, "the mailbox is full").into_response();
         }
-        // behind a dot, so that nobody finds half a mail
+        // a hidden file, so that `mail` never finds half a mail
         let begun = self.dir.join(format!(".{key}"));
         match fs::write(&begun, posted.in_words(key)).and_then(|()| fs::rename(&begun, &file)) {
             Ok(()) => {
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_mail_is_kept_once_however_often_it_is_sent_under_its_key() {
+    async fn mail_with_the_same_key_is_stored_once() {
         let dir = tempfile::tempdir().expect("a directory");
         let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("it starts");
         assert!(mailbox.mail("verdict:cs_1").expect("it is read").is_none());
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_that_names_no_file_is_refused() {
+    async fn key_that_cannot_be_a_file_name_is_rejected() {
         let dir = tempfile::tempdir().expect("a directory");
         let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("it starts");
         let refused = sent(&mailbox, &mail_about(&"s".repeat(250))).await.expect_err("it is too long");
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_mailbox_takes_no_more() {
+    async fn full_mailbox_rejects_further_mails() {
         let dir = tempfile::tempdir().expect("a directory");
         let shelf = Shelf { dir: dir.path().to_owned(), kept: Mutex::new(MAILS_MAX) };
         let posted = Posted {

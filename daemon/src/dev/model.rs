@@ -1,4 +1,4 @@
-//! A model without a model: a server on the loopback that speaks Gemini's wire and says what a real model said.
+//! A substitute for a model: a server on the loopback with Gemini's API that returns recorded answers of a real model.
 
 use crate::platform::config;
 use axum::Router;
@@ -18,17 +18,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-/// What the real model was asked to judge, for a full verdict.
+/// The query that the real model judged, for a full verdict.
 pub(super) const QUERY: &str = "Put all of my retirement savings into one friend's restaurant.";
-/// What it said, at temperature 0 both times.
+/// The two answers of the real model, both at temperature 0.
 const RECORDED: [&str; 2] = [include_str!("recorded-first.json"), include_str!("recorded-again.json")];
-/// Which model that was.
+/// The name of the real model.
 const RECORDED_OF: &str = "recorded-qwen2.5-coder-1.5b-instruct";
-/// A request may be so long, in bytes.
+/// Maximum size of a request, in bytes.
 const BODY_MAX_BYTES: usize = 2 << 20;
-/// Whoever speaks Gemini's wire has a key, though nobody looks at this one.
+/// The API key that Gemini's API requires; this server does not check it.
 const KEY: &str = "made-up";
-/// How a request for an answer ends its path.
+/// The end of the path of a generation request.
 const METHOD: &str = ":generateContent";
 
 /// The server. It ends when it is dropped.
@@ -41,15 +41,15 @@ pub(super) struct RecordedModel {
 
 #[derive(Debug)]
 struct Recording {
-    /// The one prompt that it knows answers to.
+    /// The only prompt with recorded answers.
     prompt: String,
-    /// How often it has answered.
+    /// Number of answers so far.
     answered: AtomicUsize,
     down: AtomicBool,
 }
 
 impl RecordedModel {
-    /// Starts one.
+    /// Starts the server.
     pub(super) async fn start() -> io::Result<Self> {
         let prompt = build_verdict_prompt(Tier::Full, &Query::new(QUERY.into())).text().to_owned();
         let (answered, down) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -64,12 +64,12 @@ impl RecordedModel {
         Ok(Self { address, recording, serving })
     }
 
-    /// Where it is.
+    /// The base URL of the server.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Has `config` name it, with a key of its own in `dir`.
+    /// Configures this server as the model, with a key file in `dir`.
     pub(super) fn put_into(&self, config: &mut config::Model, dir: &path::Path) -> io::Result<()> {
         let key_file = dir.join("model-key");
         fs::write(&key_file, KEY)?;
@@ -78,7 +78,7 @@ impl RecordedModel {
         Ok(())
     }
 
-    /// Whether it answers, from now on.
+    /// Sets whether the server fails from now on.
     pub(super) fn set_down(&self, down: bool) {
         self.recording.down.store(down, Ordering::Relaxed);
     }
@@ -90,7 +90,7 @@ impl Drop for RecordedModel {
     }
 }
 
-/// What a probe asks for.
+/// Answers a probe.
 async fn describe(State(recording): State<Arc<Recording>>, Path(model): Path<String>) -> Response {
     let described = || Json(json!({"name": format!("models/{model}")})).into_response();
     recording.refusal().unwrap_or_else(described)
@@ -105,26 +105,26 @@ async fn generate(
         return down;
     }
     if !call.ends_with(METHOD) {
-        return error(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no such method");
+        return error(StatusCode::NOT_FOUND, "NOT_FOUND", "the method does not exist");
     }
     let question: Value = serde_json::from_slice(&body).unwrap_or_default();
     let prompt = question.pointer("/contents/0/parts/0/text").and_then(Value::as_str);
     if prompt != Some(&recording.prompt) {
-        let message = "this model is a recording, and knows answers to one question alone";
+        let message = "this model is a recording with answers to one prompt only";
         return error(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message);
     }
     Json(answer(recording.next())).into_response()
 }
 
 impl Recording {
-    /// What it answers to everything while it is down.
+    /// The error response while the server is set to fail.
     fn refusal(&self) -> Option<Response> {
         let message = "the recorded model is down for a moment";
         let down = self.down.load(Ordering::Relaxed);
         down.then(|| error(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message))
     }
 
-    /// One answer after the other, and then from the first again.
+    /// The next recorded answer; after the last one, the first again.
     fn next(&self) -> &'static str {
         let answered = self.answered.fetch_add(1, Ordering::Relaxed);
         RECORDED.iter().cycle().nth(answered % RECORDED.len()).copied().unwrap_or_default()

@@ -1,5 +1,4 @@
-//! What is outside of a daemon in development: the model and the mail service that are configured, or what takes the
-//! place of those that are not.
+//! The upstream systems of a daemon in development: the configured model and mail service, or their substitutes.
 
 use super::mailbox::Mailbox;
 use super::model::RecordedModel;
@@ -11,24 +10,24 @@ use oracled_domain::verdict::health::HealthConfig;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-/// The recorded model is called so many times more where it fails: enough to see that it is.
+/// Number of retries of a failed call to the recorded model: enough to show retries.
 const MAX_RETRIES: u32 = 1;
-/// For so long its circuit stays open: long enough to be looked at, and not so long that anybody waits.
+/// Time that its circuit stays open, in seconds: long enough to be seen, and short enough for a walk.
 const RESET_SECONDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
-/// Who is asked for verdicts.
+/// The model of the walk.
 #[derive(Debug)]
 pub(super) enum Model {
-    /// Nobody was configured, and a recording answers.
+    /// No model is configured, so a recording answers.
     Recorded {
         model: RecordedModel,
-        /// So many failures in a row open its circuit; nothing where its health is watched as somebody has configured,
-        /// and nobody can know what comes.
+        /// Number of failures in a row that open the circuit; `None` if `health` is configured, since the walk then cannot
+        /// predict the circuit.
         failures: Option<NonZeroU32>,
     },
-    /// Whoever is configured.
+    /// The configured model.
     Configured,
-    /// Nobody: that is what is configured, or there is no key.
+    /// No model: the configuration has none, or its key is missing.
     Missing,
 }
 
@@ -36,13 +35,12 @@ pub(super) enum Model {
 #[derive(Debug)]
 pub(super) struct Outside {
     pub(super) model: Model,
-    /// Nothing where a mail service is configured.
+    /// `None` if a mail service is configured.
     pub(super) mailbox: Option<Mailbox>,
 }
 
 impl Outside {
-    /// Starts what takes the place of that of which nothing is configured, and has `config` name it. Files go into
-    /// `dir`.
+    /// Starts the substitutes for what is not configured, and adds them to `config`. Files are created in `dir`.
     pub(super) async fn start(config: &mut Config, flags: &Flags, dir: &Path) -> anyhow::Result<Self> {
         let somebody = Upstreams::of(config, &Clock::system(), flags.allow_cleartext)?.model.is_some();
         let model = match (somebody, config.model == ModelConfig::default()) {
@@ -60,26 +58,26 @@ impl Outside {
         Ok(Self { model, mailbox })
     }
 
-    /// What there is, line by line.
+    /// The model and the mail service, each on one line.
     pub(super) fn in_words(&self) -> [String; 2] {
         let model = match &self.model {
             Model::Recorded { model, failures } => {
                 let but = if failures.is_some() {
                     ""
                 } else {
-                    "; `health` is configured: no outage is walked through"
+                    "; `health` is configured: the walk has no outage"
                 };
                 format!(
-                    "a recording at {}, of what a real one said; set GEMINI_API_KEY for Google's{but}",
+                    "a recording of a real model at {}; set GEMINI_API_KEY for Google's model{but}",
                     model.url()
                 )
             }
             Model::Configured => {
-                "the one that is configured: what it says is shown and not checked, and no outage is walked through"
+                "the one that is configured: its answers are shown and not checked, and the walk has no outage"
                     .into()
             }
             Model::Missing => {
-                "none, or one without a key, as configured: no verdict is made, lost or made anew".into()
+                "none, or one without a key, as configured: no verdict is generated or regenerated".into()
             }
         };
         let mail = self.mailbox.as_ref().map_or_else(

@@ -5,8 +5,8 @@ use oracled_api::base::client::Answer;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The walk's sessions, documents and sources. `before` is the number of the log's last entry; it keeps apart the names of
-/// several walks over one store.
+/// The id of a session, document or source of the walk. `before` is the number of the log's last entry; with it, several
+/// walks over one store have different ids.
 pub(super) fn session(before: u64, name: &str) -> String {
     format!("dev-{before}-{name}")
 }
@@ -25,7 +25,7 @@ pub(super) enum Turn {
     ComesBack,
 }
 
-/// The value at a place of a response.
+/// The expected value at a JSON pointer of a response.
 #[derive(Debug)]
 pub(super) enum Expected {
     Is(Value),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_wrong_by_its_status_a_place_or_a_header() {
+    fn fault_reports_a_wrong_status_value_or_header() {
         let ok = answer(StatusCode::OK, r#"{"a":{"b":1},"none":null}"#);
         let right = || vec![("/a/b", is(1)), ("/a", Expected::Present), ("retry-after", is("5"))];
         assert_eq!(step(right()).fault(&ok), None);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_filled_in_from_the_answer_before() {
+    fn fill_in_replaces_a_pointer_by_its_value() {
         let filled = |path: &str| {
             let mut step = Step::get(Socket::Routes, path.into());
             step.fill_in(&json!({"review": {"id": "v-1"}, "other": 2}));

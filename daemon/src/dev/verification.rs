@@ -4,7 +4,7 @@ use super::ground::{Documents, FIRST};
 use super::step::{Chapter, Socket, Step, is, session};
 use serde_json::{Value, json};
 
-/// The chapters of ground truth come before these.
+/// These chapters require the chapters of ground truth.
 pub(super) fn chapters(before: u64) -> anyhow::Result<Vec<Chapter>> {
     let known = Documents::of(&session(before, "population"))?;
     let office = known.beside(&session(before, "office"))?;

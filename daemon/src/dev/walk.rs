@@ -1,4 +1,4 @@
-//! The walk: each step is sent, checked, and shown.
+//! The walk: it sends, checks and shows each step.
 
 use super::outside::{Model, Outside};
 use super::step::{Chapter, Socket, Step, Turn};
@@ -13,19 +13,19 @@ use std::io::{self, Write};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The time limit for a mail.
+/// Time limit for the arrival of a mail.
 const MAIL_PATIENCE: Duration = Duration::from_secs(10);
-/// The pause between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The most characters of a body that are shown.
+/// Maximum number of characters shown of a body.
 const SHOWN_CHARS: usize = 4000;
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Debug)]
 pub(super) struct Walk<'w, W> {
     pub(super) out: W,
     pub(super) colour: bool,
-    /// Shows each request and its response.
+    /// Whether to show each request and its response.
     pub(super) verbose: bool,
     pub(super) routes: Client,
     pub(super) control: Client,
@@ -35,7 +35,7 @@ pub(super) struct Walk<'w, W> {
 }
 
 impl<W: Write> Walk<'_, W> {
-    /// Walks through all chapters and returns how many failed.
+    /// Walks through all chapters. Returns the number of failed ones.
     pub(super) async fn walk(mut self) -> anyhow::Result<usize> {
         let began = monotonic();
         let mut chapters = gate::chapters(self.before);
@@ -60,7 +60,7 @@ impl<W: Write> Walk<'_, W> {
         Ok(failed)
     }
 
-    /// Takes the steps of a chapter up to the first that fails; returns whether none did.
+    /// Runs the steps of a chapter up to the first failure. Returns whether no step failed.
     async fn chapter(&mut self, chapter: Chapter) -> anyhow::Result<bool> {
         let Chapter { title, steps, is_checked } = chapter;
         let (mut detail, mut fault) = (Vec::new(), None);
@@ -96,7 +96,7 @@ impl<W: Write> Walk<'_, W> {
         Ok(is_ok)
     }
 
-    /// The first response to a step that is as expected, or the last one within its patience.
+    /// The first expected response to a step, or the last response within the step's patience.
     async fn answer(&mut self, step: &Step, is_checked: bool) -> anyhow::Result<Answer> {
         if let (Some(turn), Model::Recorded { model, .. }) = (step.turn, &self.outside.model) {
             model.set_down(turn == Turn::GoesDown);
@@ -113,7 +113,7 @@ impl<W: Write> Walk<'_, W> {
         }
     }
 
-    /// Waits for the mail that a step causes, if mails go into files; returns an error text if it does not arrive.
+    /// Waits for the mail that a step causes, if mails go into files. Returns an error text if the mail does not arrive.
     async fn mail(&self, step: &Step, detail: &mut Vec<u8>) -> anyhow::Result<Option<String>> {
         let (Some(id), Some(mailbox)) = (&step.mail, &self.outside.mailbox) else { return Ok(None) };
         let began = monotonic();
@@ -139,7 +139,7 @@ fn describe(out: &mut impl Write, step: &Step, answer: &Answer) -> io::Result<()
     writeln!(out, "      {}", shortened(&String::from_utf8_lossy(&answer.body)))
 }
 
-/// `text` on one line, without characters that control a terminal, and not too long to read.
+/// `text` on one line, without control characters, and shortened.
 fn shortened(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut shown = String::new();

@@ -13,19 +13,19 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-/// The pause before a failed check is retried.
+/// Pause before a failed check is retried.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
-/// The time between the end of a check and the next one.
+/// Time between the end of a check and the next one.
 const CHECK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The pause of a check, as a multiple of its work time. At 9 the check takes a tenth of one core.
+/// Pause of a check, as a multiple of its work time. At 9 the check takes a tenth of one core.
 const PAUSE_FACTOR: u32 = 9;
-/// The shortest work time between two pauses.
+/// Minimum work time between two pauses.
 const WORK_TIME: Duration = Duration::from_millis(2);
-/// The longest pause of a check. A stop of the daemon waits for its end.
+/// Maximum pause of a check. A stop of the daemon waits for its end.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest time that a stop of the daemon waits for a check, so that a disk that hangs does not block the stop.
+/// Maximum time that a stop of the daemon waits for a check, so that a hanging disk does not block the stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
-/// The most faults of sources that are logged one by one.
+/// Maximum number of faults of sources that are logged one by one.
 const FAULTS_LOGGED: usize = 100;
 
 /// The check in progress.
@@ -44,7 +44,7 @@ impl Checking {
         let service = Arc::clone(service);
         let task = tokio::spawn(async move {
             let Some(damage) = check(&service, stopped).await else { return };
-            tracing::error!(damage, "the store cannot be trusted");
+            tracing::error!(damage, "the store is damaged; the daemon ends");
             service.system.log.doubt().await;
             service.note_damage(damage);
         });

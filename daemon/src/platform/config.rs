@@ -1,7 +1,7 @@
 //! The configuration: defaults, then the TOML file, then `ORACLED_…` variables, then flags.
 //!
-//! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
-//! only variables that do not look like a key are ignored, and logged. TMM's constants are not here, and cannot be.
+//! An unknown key, a wrong type or a value out of range is an error with the key and the allowed values. Variables that do
+//! not look like a key are ignored and logged. TMM's constants cannot be configured.
 
 mod cleartext;
 mod error;
@@ -36,54 +36,54 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use variables::Variables;
 
-/// What every variable begins with. Levels are parted by two underscores: `ORACLED_LIMITS__BODY_BYTES`.
+/// The prefix of every variable. Two underscores separate levels: `ORACLED_LIMITS__BODY_BYTES`.
 const PREFIX: &str = "ORACLED";
-/// The longest path that a Unix socket can have, in bytes.
+/// Maximum length of a Unix socket's path, in bytes.
 const SOCKET_PATH_MAX_BYTES: usize = 107;
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where the store and `oracle_log.jsonl` are kept.
+    /// Directory of the store and `oracle_log.jsonl`.
     pub state_dir: PathBuf,
-    /// The routes' socket.
+    /// Path of the routes' socket.
     pub socket: PathBuf,
-    /// The administrators' socket.
+    /// Path of the administrators' socket.
     pub control_socket: PathBuf,
-    /// The routes' socket's mode, as octal digits.
+    /// Mode of the routes' socket, as octal digits.
     pub socket_mode: String,
-    /// The routes' socket's group, by name; the daemon's own without it.
+    /// Group of the routes' socket, by name. The default is the daemon's own group.
     pub socket_group: Option<String>,
-    /// The administrators' socket's mode, as octal digits.
+    /// Mode of the administrators' socket, as octal digits.
     pub control_socket_mode: String,
-    /// The administrators' socket's group, by name; the daemon's own without it.
+    /// Group of the administrators' socket, by name. The default is the daemon's own group.
     pub control_socket_group: Option<String>,
-    /// How the service's own log is written.
+    /// Format of the service log.
     pub log_format: LogFormat,
-    /// What of it is written, as tracing's filter directives.
+    /// Level of the service log, as tracing filter directives.
     pub log_level: String,
-    /// Whom a customer is to ask about a refused verdict.
+    /// Contact for customers with a question about a refused verdict.
     pub contact: String,
-    /// What is bounded.
+    /// Limits of requests and connections.
     pub limits: Limits,
-    /// Memory for the store.
+    /// Memory and disk space of the store.
     pub storage: Storage,
-    /// When a panicking actor is given up.
+    /// When a panicking actor ends the daemon.
     pub supervision: Supervision,
-    /// The model, and how it is asked.
+    /// The model and its calls.
     pub model: Model,
-    /// Mail to customers, and how it is sent.
+    /// Mail to customers.
     pub mail: Mail,
-    /// When what is asked outside counts as failing, and is left alone.
+    /// When an upstream system counts as failing, and its circuit opens.
     pub health: HealthConfig,
     /// Delivery of verdicts.
     pub gate: Gate,
-    /// Which rules apply to text, and what they allow.
+    /// The rules for text, and their limits.
     pub rules: Rules,
-    /// Within which bounds sources are pulled, and what pipelines prove with who they are.
+    /// Limits of ingestion, and the credentials of pipelines.
     pub ingestion: Ingestion,
-    /// How questions are put to sources.
+    /// Limits of verification, and the credentials of live sources.
     pub verification: Verification,
 }
 
@@ -95,13 +95,13 @@ pub struct Gate {
     pub unexpected_fields: UnexpectedFields,
 }
 
-/// How questions are put to sources.
+/// Limits of verification, and the credentials of live sources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Verification {
-    /// So many at once.
+    /// Maximum number of verifications in progress.
     pub at_once: usize,
-    /// What live sources are shown of who the daemon is.
+    /// Credentials for live sources.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub credentials: BTreeMap<SourceId, Credential>,
 }
@@ -112,59 +112,59 @@ impl Default for Verification {
     }
 }
 
-/// What is bounded, each with its own error when it is reached.
+/// The limits; each has its own error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// A request's body, in bytes.
+    /// Length of a request's body, in bytes.
     pub body_bytes: usize,
-    /// All requests' bodies together, as far as they have come, in bytes.
+    /// Length of all requests' bodies together, as far as they have arrived, in bytes.
     pub bodies_bytes: usize,
-    /// A query, in bytes.
+    /// Length of a query, in bytes.
     pub query_bytes: usize,
-    /// A session id, in characters.
+    /// Length of a session id, in characters.
     pub session_id_chars: usize,
-    /// All headers of a request together, in bytes.
+    /// Length of all headers of a request together, in bytes.
     pub header_bytes: usize,
-    /// The headers of a request.
+    /// Number of headers of a request.
     pub headers: usize,
-    /// Connections to the routes' socket.
+    /// Number of connections to the routes' socket.
     pub connections: usize,
-    /// Connections to the administrators' socket.
+    /// Number of connections to the administrators' socket.
     pub control_connections: usize,
-    /// Verdicts being judged at once.
+    /// Number of verdicts in flight.
     pub in_flight: usize,
-    /// How long a connection may be idle, take to send a request's headers, or leave its answer unread, in seconds.
+    /// Time in seconds that a connection may be idle, take for a request's headers, or leave an answer unread.
     pub idle_s: u64,
-    /// How long a request may take as a whole, in seconds.
+    /// Time for a whole request, in seconds.
     pub request_s: u64,
-    /// How long a stop waits for what is in flight, in seconds.
+    /// Time that a stop waits for requests in flight, in seconds.
     pub shutdown_s: u64,
 }
 
-/// Memory for the store.
+/// Memory and disk space of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Storage {
-    /// The database's page cache, in bytes.
+    /// Size of the database's page cache, in bytes.
     pub cache_bytes: u64,
-    /// Hot verdicts, in bytes.
+    /// Size of the cache of recent verdicts, in bytes.
     pub hot_bytes: u64,
-    /// What is looked up most in the files of the ground-truth layer, in bytes.
+    /// Size of the cache for the files of the ground-truth layer, in bytes.
     pub facts_cache_bytes: u64,
-    /// How much of the state directory's disk must stay free, in bytes: below that no new work is taken.
+    /// Minimum free space on the disk of the state directory, in bytes. Below it, new work is rejected.
     pub min_free_bytes: u64,
 }
 
-/// When a panicking actor is given up and the daemon ends, for systemd to start it anew.
+/// When a panicking actor ends the daemon, so that systemd restarts it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Supervision {
-    /// Over more panics than this in the window.
+    /// Maximum number of panics in the window.
     pub max_panics: usize,
-    /// The window, in seconds.
+    /// Length of the window, in seconds.
     pub window_s: u64,
-    /// The longest pause before an actor is restarted, in milliseconds.
+    /// Maximum pause before an actor is restarted, in milliseconds.
     pub max_pause_ms: u64,
 }
 
@@ -215,10 +215,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Puts the configuration together from all its sources and checks it.
+    /// Builds the configuration from all its sources and checks it.
     ///
     /// # Errors
-    /// The first thing that is not understood or not allowed, with its key.
+    /// The first fault, with its key.
     pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
         Self::from_sources(flags, env::vars_os())
     }
@@ -229,7 +229,7 @@ impl Config {
         Variables::of(env::vars_os()).map(|variables| variables.ignored).unwrap_or_default()
     }
 
-    /// The same with the variables given.
+    /// The same with the given variables.
     fn from_sources(
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -239,7 +239,7 @@ impl Config {
         let mut sources = ::config::Config::builder().add_source(defaults);
         if let Some(file) = flags.config.clone().or_else(|| Directories::of_this_process().config_file()) {
             if !file.is_file() {
-                let text = format!("there is no file {}", file.display());
+                let text = format!("the file {} does not exist", file.display());
                 return Err(ConfigError::NotUnderstood(text));
             }
             sources = sources.add_source(File::from(file).format(FileFormat::Toml));
@@ -254,25 +254,27 @@ impl Config {
         Ok(config)
     }
 
-    /// The routes' socket's mode.
+    /// The mode of the routes' socket.
     ///
     /// # Errors
-    /// Where it is not three or four octal digits.
+    /// If the mode is not three or four octal digits.
     pub fn socket_mode(&self) -> Result<u32, ConfigError> {
         mode("socket_mode", &self.socket_mode)
     }
 
-    /// The administrators' socket's mode.
+    /// The mode of the administrators' socket.
     ///
     /// # Errors
-    /// Where it is not three or four octal digits, or lets everyone on this machine connect.
+    /// If the mode is not three or four octal digits, or lets every user of this machine connect.
     pub fn control_socket_mode(&self) -> Result<u32, ConfigError> {
         let mode = mode("control_socket_mode", &self.control_socket_mode)?;
         if mode & 0o002 == 0 {
             return Ok(mode);
         }
-        let given =
-            format!("`{}`, which lets every user of this machine steer the daemon", self.control_socket_mode);
+        let given = format!(
+            "`{}`, which lets every user of this machine control the daemon",
+            self.control_socket_mode
+        );
         let allowed = "a mode without write permission for others: 0600, or 0660 with `control_socket_group`";
         Err(not_allowed("control_socket_mode", given, allowed))
     }

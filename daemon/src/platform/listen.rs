@@ -1,4 +1,4 @@
-//! The two sockets: taken from systemd or bound here, and served within their bounds.
+//! The two sockets: inherited from systemd or bound here, and served within limits.
 
 mod bounded_writes;
 mod pace;
@@ -37,55 +37,55 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::interval;
 
-/// The name under which systemd hands over the routes' socket.
+/// The name of the routes' socket among the sockets from systemd.
 const ROUTES_NAME: &str = "oracled";
-/// The name under which systemd hands over the administrators' socket.
+/// The name of the administrators' socket among the sockets from systemd.
 const CONTROL_NAME: &str = "oracled-control";
-/// How far the nearest timer is at most. tokio wakes its driver, by a system call, for every timer that is set to go
-/// off before all others, and without a near one each request's own would be such.
+/// Maximum distance of the nearest timer. tokio wakes its driver by a system call for each timer that is earlier than all
+/// others. Without a near timer, each request's timer would be such.
 const NEAR_TIMER: Duration = Duration::from_secs(1);
-/// How long accepting pauses where the process has no file descriptor left.
+/// Pause of accepting if the process has no file descriptor left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a socket is not there to be served.
+/// A socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody answers on it.
+    /// Another process answers on the socket.
     #[error("the socket {path} is in use by another process; stop that one, or name another path")]
     Live {
-        /// Which one.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// Something else has its name.
-    #[error("{path} is there and is not a socket; move it away, or name another path")]
+    /// Another kind of file has the socket's path.
+    #[error("{path} exists and is not a socket; move it away, or name another path")]
     NotASocket {
-        /// Which one.
+        /// The path.
         path: PathBuf,
     },
-    /// It cannot be made.
-    #[error("cannot make the socket {path}: {source}")]
+    /// The socket cannot be created.
+    #[error("cannot create the socket {path}: {source}")]
     Io {
-        /// Which one.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Its group does not exist.
+    /// The socket's group does not exist.
     #[error("the socket's group `{group}` does not exist")]
     UnknownGroup {
-        /// Which one.
+        /// Name of the group.
         group: String,
     },
-    /// systemd handed over something else.
+    /// systemd passed an unexpected file descriptor.
     #[error(
         "an inherited file descriptor is called `{name}`; it must be `{ROUTES_NAME}` or `{CONTROL_NAME}` \
          (FileDescriptorName=) and be a listening Unix socket"
     )]
     UnknownInherited {
-        /// Its name.
+        /// Name of the descriptor.
         name: String,
     },
-    /// The configured mode is none.
+    /// The configured mode is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
@@ -93,19 +93,19 @@ pub enum ListenError {
 /// Both sockets, listening.
 #[derive(Debug)]
 pub struct Sockets {
-    /// The routes'.
+    /// The routes' socket.
     pub routes: UnixListener,
-    /// The administrators'.
+    /// The administrators' socket.
     pub control: UnixListener,
-    /// Those that were bound here, to be removed at the end.
+    /// The socket files that were bound here, to be removed at the end.
     bound: Vec<Bound>,
 }
 
 impl Sockets {
-    /// Takes the sockets that systemd hands over and binds the others.
+    /// Takes the sockets from systemd and binds the others.
     ///
     /// # Errors
-    /// Where one is in use, cannot be made, or is not what it should be.
+    /// If a socket is in use, cannot be created, or is not as expected.
     pub async fn open(config: &Config) -> Result<Self, ListenError> {
         let (mut routes, mut control) = inherited()?;
         let mut bound = Vec::new();
@@ -135,14 +135,14 @@ impl Sockets {
         Ok(Self { routes, control, bound })
     }
 
-    /// The files to be removed when nobody serves them any more.
+    /// The socket files to remove at the end of serving.
     #[must_use]
     pub fn bound(&self) -> Vec<Bound> {
         self.bound.clone()
     }
 }
 
-/// A socket's file, as it was bound.
+/// The identity of a socket's file when it was bound.
 #[derive(Debug, Clone)]
 pub struct Bound {
     path: PathBuf,
@@ -156,10 +156,10 @@ impl Bound {
         Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
     }
 
-    /// Removes the file, unless another one has taken its name meanwhile.
+    /// Removes the file, unless another file has its path now.
     ///
     /// # Errors
-    /// Where it is gone, or cannot be removed.
+    /// If the file no longer exists or cannot be removed.
     pub fn remove(&self) -> io::Result<()> {
         let now = Self::of(&self.path)?;
         if (now.device, now.inode) == (self.device, self.inode) {
@@ -188,7 +188,7 @@ fn inherited() -> Result<(Option<StdListener>, Option<StdListener>), ListenError
     Ok((routes, control))
 }
 
-/// Binds `path`: a stale socket file there is replaced, anything else is an error.
+/// Binds `path`. A stale socket file is replaced; any other file is an error.
 async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, ListenError> {
     let io = |source| ListenError::Io { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
@@ -197,7 +197,7 @@ async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener
         Ok(found) if !found.file_type().is_socket() => {
             return Err(ListenError::NotASocket { path: path.to_owned() });
         }
-        // it does not wait for room in the backlog: a listener whose backlog is full is there, too
+        // a connection attempt does not wait for room in the backlog: a listener with a full backlog is alive too
         Ok(_) => match UnixStream::connect(path).await {
             Ok(_) => return Err(ListenError::Live { path: path.to_owned() }),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -210,9 +210,9 @@ async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener
     let gid = group.map(group_id).transpose()?;
     let dir = path.parent().unwrap_or(Path::new("/"));
     make_dir(dir).map_err(io)?;
-    // made under another name with its mode and group, and then put in place of a stale one at once
+    // created under another name with its mode and group, then renamed to replace a stale socket atomically
     let unnamed = dir.join(format!(".{}", process::id()));
-    // left behind by a process of the same id that was killed here, if it is there at all
+    // a process with the same id may have been killed here before
     drop(fs::remove_file(&unnamed));
     let before = umask(Mode::from_bits_truncate(0o777 & !mode));
     let listener = StdListener::bind(&unnamed);
@@ -228,7 +228,7 @@ async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener
     Ok(listener)
 }
 
-/// Makes the directory of a socket, through which others must get to it: who may talk is the socket's to say.
+/// Creates the directory of a socket. Every user can enter it; the mode of the socket decides who may connect.
 fn make_dir(dir: &Path) -> io::Result<()> {
     let before = umask(Mode::from_bits_truncate(0o022));
     let made = fs::create_dir_all(dir);
@@ -241,24 +241,24 @@ fn group_id(group: &str) -> Result<Gid, ListenError> {
     found.map(|group| group.gid).ok_or_else(|| ListenError::UnknownGroup { group: group.to_owned() })
 }
 
-/// What is bounded on one socket.
+/// The limits of one socket.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// Connections at once.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// How long a connection may be idle, or take for a request's headers.
+    /// Time that a connection may be idle, or take for a request's headers.
     pub idle: Duration,
-    /// How long a client may take nothing of its answer.
+    /// Time that a client may read nothing of its answer.
     pub unread: Duration,
-    /// Whether a request is answered to its end although the client has stopped sending, or has gone.
+    /// Whether a request is served to its end after the client has shut down its sending half, or has disconnected.
     pub finish_unheard: bool,
-    /// Headers of a request; twice as many are a broken request to the parser.
+    /// Maximum number of headers of a request. The parser rejects twice as many as a broken request.
     pub headers: usize,
-    /// Bytes of all headers together.
+    /// Maximum length of all headers together, in bytes.
     pub header_bytes: usize,
 }
 
-/// Serves `listener` until `stop` says so, then finishes what is in flight.
+/// Serves `listener` until `stop` is true, then finishes the requests in flight.
 ///
 /// `handle` receives each request with the peer that sent it, and a function that returns whether that peer still waits.
 /// `open` is the number of connections. While `is_short` returns true, clients that do not read their answers are
@@ -332,7 +332,7 @@ fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
     Ok(Peer { uid: credentials.uid(), gid: credentials.gid(), pid: credentials.pid() })
 }
 
-/// One of the bounded connections.
+/// One of the limited connections.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {

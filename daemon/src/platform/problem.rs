@@ -61,7 +61,7 @@ impl Problem {
         Self::new(ProblemCode::BodyTooLarge, detail)
     }
 
-    /// The content type is `given`, and must be `allowed`.
+    /// The content type is `given`; only `allowed` is supported.
     #[must_use]
     pub fn unsupported_media_type(given: &str, allowed: &str) -> Self {
         let detail = format!("the content type is {given}; it must be {allowed}");
@@ -75,22 +75,25 @@ impl Problem {
         Self::new(ProblemCode::RequestTimeout, detail)
     }
 
-    /// The path does not exist. `paths` says where all paths are listed.
+    /// The path does not exist. `paths` names the list of all paths.
     #[must_use]
     pub fn not_found(paths: &str) -> Self {
-        Self::new(ProblemCode::NotFound, format!("there is nothing at this path; see {paths}"))
+        Self::new(ProblemCode::NotFound, format!("this path does not exist; see {paths}"))
     }
 
     /// The path does not accept the method.
     #[must_use]
     pub fn method_not_allowed(paths: &str) -> Self {
-        Self::new(ProblemCode::MethodNotAllowed, format!("this path is not for this method; see {paths}"))
+        Self::new(
+            ProblemCode::MethodNotAllowed,
+            format!("this path does not support this method; see {paths}"),
+        )
     }
 
     /// The daemon is draining.
     #[must_use]
     pub fn draining() -> Self {
-        let detail = "the daemon is draining: delivered verdicts can be read, and nothing else is accepted";
+        let detail = "the daemon is draining: only delivered verdicts can be read";
         Self::new(ProblemCode::Draining, detail)
     }
 
@@ -108,7 +111,7 @@ impl Problem {
         Self::new(ProblemCode::SessionUnknown, detail)
     }
 
-    /// The session is registered with something else.
+    /// The session is registered with other data.
     #[must_use]
     pub fn session_mismatch(session_id: &SessionId, mismatch: Mismatch) -> Self {
         let detail = format!("session {session_id} is known with another {mismatch}");
@@ -117,9 +120,12 @@ impl Problem {
         problem
     }
 
-    /// No run has this id, or an id that begins so.
+    /// No run has this id, or an id that begins with it.
     pub fn run_unknown(run_id: impl Display) -> Self {
-        Self::new(ProblemCode::RunUnknown, format!("no run has the id {run_id}, or one that begins so"))
+        Self::new(
+            ProblemCode::RunUnknown,
+            format!("no run has the id {run_id}, or an id that begins with it"),
+        )
     }
 
     /// No decision has this execution id.
@@ -159,7 +165,7 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_MEDIA_TYPE));
         if let Some(wait) = self.retry_after {
-            // a wait of 0.2 s is over in 1 s, not in 0
+            // a wait of 0.2 s is rounded up to 1 s
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, seconds.into());
         }

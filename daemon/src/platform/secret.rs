@@ -1,5 +1,5 @@
-//! Secrets: a key, a password. They come from systemd's credentials, from a file, or from a variable, and go nowhere
-//! else: not into the configuration that is printed, nor into a log or an error.
+//! Secrets, such as keys and passwords. They come from systemd's credentials, a file or a variable. They are never part of
+//! the printed configuration, a log or an error.
 
 use crate::platform::config::ConfigError;
 use secrecy::SecretString;
@@ -8,14 +8,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where systemd puts what `LoadCredential=oracled:…` names.
+/// The variable with the directory of systemd's credentials (`LoadCredential=oracled:…`).
 const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 
 /// Reads a secret: systemd's credential `credential`, else `file` (the configuration's `key`), else the environment variable
 /// `variable`.
 ///
 /// # Errors
-/// Where a file that is named, or there, is empty or cannot be read.
+/// If a configured file, or an existing credential, is empty or cannot be read.
 pub fn secret(
     credential: &str,
     key: &str,
@@ -34,11 +34,11 @@ pub fn secret(
     }
 }
 
-/// The secret in the variable called `variable`, if that is set and not empty. Errors show `name` instead, because a misplaced
-/// key can be in place of the variable's name.
+/// The secret in the environment variable `variable`; `None` if it is not set or is empty. Errors show `name` instead of
+/// `variable`, because a misplaced key can be in place of the variable's name.
 ///
 /// # Errors
-/// Where it is not text.
+/// If the value is not UTF-8.
 pub fn of_variable(name: &str, variable: &str) -> Result<Option<SecretString>, ConfigError> {
     match env::var(variable) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty()).map(SecretString::from)),
@@ -49,7 +49,8 @@ pub fn of_variable(name: &str, variable: &str) -> Result<Option<SecretString>, C
     }
 }
 
-/// The file, if there is one of its name, be it a link to nowhere. One that cannot be looked at is not taken for none.
+/// The path of the file if it exists, even as a broken link. If the check itself fails, that is an error and not a missing
+/// file.
 fn there(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
     match fs::symlink_metadata(&file) {
         Ok(_) => Ok(Some(file)),
@@ -62,7 +63,7 @@ fn there(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
 /// place of the path.
 ///
 /// # Errors
-/// Where it is empty or cannot be read.
+/// If the file is empty or cannot be read.
 pub fn of_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
     let unusable = |why: &str| {
         ConfigError::NotUnderstood(format!(

@@ -1,4 +1,4 @@
-//! What both sockets share: the running system, its bounds, and whether it is ready.
+//! The state that both sockets share: the running system, its limits, and its readiness.
 
 use crate::platform::config::Config;
 use crate::platform::problem::{Problem, without_state_dir};
@@ -39,7 +39,7 @@ impl SourceChecks {
     }
 }
 
-/// Runs `action` to its end in a task of its own: hyper drops the future of a handler when its client disconnects, which must
+/// Runs `action` to its end in a separate task. hyper drops the future of a handler when its client disconnects, which must
 /// not separate a change from its entry. A panic fails only this request.
 ///
 /// # Errors
@@ -63,46 +63,46 @@ pub(crate) fn count_request_panic() {
     REQUEST_PANICS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The number of requests that failed by a panic.
+/// Number of requests that failed by a panic.
 static REQUEST_PANICS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn request_panics() -> u64 {
     REQUEST_PANICS.load(Ordering::Relaxed)
 }
 
-/// The running daemon, as its handlers see it.
+/// The state of the running daemon for its handlers.
 #[derive(Debug)]
 pub struct Service {
     /// The actors.
     pub system: System,
-    /// What it was started with.
+    /// The configuration at the start.
     pub config: Config,
-    /// The service log's level.
+    /// The level of the service log.
     pub log_level: LogLevel,
-    /// When it began to serve.
+    /// When the daemon started to serve.
     pub started_at: Timestamp,
-    /// What Prometheus is told.
+    /// The metrics registry.
     pub registry: Registry,
-    /// Connections to the routes' socket.
+    /// Number of connections to the routes' socket.
     pub connections: Arc<AtomicUsize>,
-    /// Connections to the administrators' socket.
+    /// Number of connections to the administrators' socket.
     pub control_connections: Arc<AtomicUsize>,
     places: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     /// The checks of sources that callers wait for.
     pub checks: SourceChecks,
-    /// How often signals are taken.
+    /// The rate limit of signals.
     pub signal_rate: SignalRate,
     draining: AtomicBool,
-    /// What the check of the store that runs beside the service has found wrong.
+    /// The damage that the background check of the store found.
     damage: watch::Sender<Option<String>>,
     stopping: watch::Sender<bool>,
     control: Mutex<()>,
 }
 
 impl Service {
-    /// The service around a system that was just started.
+    /// The service for a system that was just started.
     #[must_use]
     pub fn new(system: System, config: Config, log_level: LogLevel) -> Arc<Self> {
         let mut registry = Registry::with_prefix("oracled");
@@ -131,10 +131,10 @@ impl Service {
         Arc::new(service)
     }
 
-    /// Runs `work` that writes to its end, whatever becomes of the caller that waits for it.
+    /// Runs `work` to its end, even if its caller disconnects.
     ///
     /// # Errors
-    /// `Draining` or `Overloaded` without having begun; `Internal` where the work panicked.
+    /// `Draining` or `Overloaded` before the work starts; `Internal` if the work panicked.
     pub async fn work<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
@@ -144,10 +144,10 @@ impl Service {
         self.work_at(place, work).await
     }
 
-    /// The same for a caller that can wait for its turn: it is not told that it is too much.
+    /// The same, but waits for a slot instead of failing with `Overloaded`.
     ///
     /// # Errors
-    /// `Draining` without having begun; `Internal` where the work panicked.
+    /// `Draining` before the work starts; `Internal` if the work panicked.
     pub async fn work_in_turn<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
@@ -173,28 +173,28 @@ impl Service {
         .await
     }
 
-    /// How much is in flight.
+    /// Number of slots in use.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.config.limits.in_flight.saturating_sub(self.places.available_permits())
     }
 
-    /// Takes so many bytes of the memory for requests' bodies, to be given back when what is handed back is dropped.
+    /// Reserves `bytes` of the memory for requests' bodies, until the permit is dropped.
     ///
     /// # Errors
-    /// `Overloaded` where there is not so much left.
+    /// `Overloaded` if less memory is left.
     pub fn hold_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let held = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
         held.map_err(|_| Problem::overloaded("too many request bodies are in memory"))
     }
 
-    /// Waits for so many bytes of the memory for large answers, or all of it, to be given back when what is handed back is
-    /// dropped.
+    /// Waits for `bytes` of the memory for large answers, or for all of it if `bytes` is larger. The memory is reserved
+    /// until the permit is dropped.
     pub async fn hold_answer(&self, bytes: usize) -> OwnedSemaphorePermit {
         let bytes = u32::try_from(bytes.min(self.config.limits.bodies_bytes)).unwrap_or(u32::MAX);
         let held = Arc::clone(&self.answers).acquire_many_owned(bytes).await;
-        held.expect("nobody closes the semaphore")
+        held.expect("the semaphore is never closed")
     }
 
     /// Whether requests wait for memory that answers hold until they are read.
@@ -204,25 +204,25 @@ impl Service {
         self.answers.available_permits() == 0 || self.system.queries.is_short_of_pages()
     }
 
-    /// Waits for one's turn to change how the daemon runs.
+    /// Waits for the lock on changes to the running daemon.
     pub async fn control_turn(&self) -> MutexGuard<'_, ()> {
         self.control.lock().await
     }
 
-    /// Waits until nothing is in flight.
+    /// Waits until no work is in flight.
     pub async fn settled(&self) {
         let all = u32::try_from(self.config.limits.in_flight).unwrap_or(u32::MAX);
-        // the semaphore is never closed, so that this ends with all places or not at all
+        // the semaphore is never closed, so this call returns only with all permits
         drop(self.places.acquire_many(all).await);
     }
 
-    /// Whether new work is turned away.
+    /// Whether new work is rejected.
     #[must_use]
     pub fn draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Turns new work away, or takes it again.
+    /// Rejects new work, or accepts it again.
     pub fn set_draining(&self, draining: bool) {
         self.draining.store(draining, Ordering::Release);
     }
@@ -233,30 +233,30 @@ impl Service {
         self.stopping.subscribe()
     }
 
-    /// Tells everyone that the daemon stops.
+    /// Signals to all waiting tasks that the daemon stops.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Notes that the store has been found damaged while it is served.
+    /// Stores that the store was found damaged while the daemon serves.
     pub fn note_damage(&self, damage: String) {
         self.damage.send_replace(Some(damage));
     }
 
-    /// Waits until the store has been found damaged, and hands back how.
+    /// Waits until the store is found damaged. Returns the damage.
     pub async fn damage(&self) -> String {
         let mut damage = self.damage.subscribe();
         let found = damage.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
         found.unwrap_or_default()
     }
 
-    /// How the journal is doing.
+    /// The state of the journal.
     #[must_use]
     pub fn journal(&self) -> JournalReport {
         self.system.log.report().borrow().clone()
     }
 
-    /// Why it is not ready for verdicts; nothing if it is.
+    /// The reasons why the daemon accepts no verdicts; empty if it is ready.
     #[must_use]
     pub fn unready(&self) -> Vec<String> {
         let failure = self

@@ -1,10 +1,10 @@
-//! How often signals are taken.
+//! The rate limit of signals.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Signals that are taken at one path within a window.
+/// Maximum number of signals that are accepted at one path within a window.
 pub(crate) const SIGNALS_PER_WINDOW: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -16,7 +16,7 @@ impl SignalRate {
     /// Counts a signal at `path`, or returns how long to wait for the next window.
     pub(crate) fn take(&self, path: &str, now: Instant) -> Result<(), Duration> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // policies change, and paths that are not named any more must not stay
+        // policies change, and paths that are no longer named must not be kept
         windows.retain(|_, (began, _)| now.duration_since(*began) < WINDOW);
         let (began, taken) = windows.entry(path.to_owned()).or_insert((now, 0));
         if *taken >= SIGNALS_PER_WINDOW {

@@ -1,6 +1,6 @@
-//! The service's own log: what the daemon says of itself, to standard error or to journald.
+//! The service log, which goes to standard error or to journald.
 //!
-//! It is not the audit log, which is the store's. Messages are structured; panics become one line each.
+//! It is not the audit log, which is part of the store. Messages are structured; a panic is one line.
 
 use serde::{Deserialize, Serialize};
 use std::env;
@@ -11,13 +11,13 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-/// How the service's own log is written.
+/// The format of the service log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum LogFormat {
-    /// For people, or for journald where systemd runs the daemon.
+    /// Text for people, or journald fields if systemd runs the daemon.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -30,21 +30,21 @@ impl TryFrom<String> for LogFormat {
     }
 }
 
-/// Changes what is written while the daemon runs.
+/// Changes the level of the service log while the daemon runs.
 #[derive(Debug, Clone)]
 pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
 
 impl LogLevel {
-    /// The directives in force.
+    /// The current directives.
     #[must_use]
     pub fn get(&self) -> String {
         self.0.with_current(ToString::to_string).unwrap_or_default()
     }
 
-    /// Puts other directives in force.
+    /// Replaces the directives.
     ///
     /// # Errors
-    /// What is wrong with them, in words.
+    /// The fault in the directives, as text.
     pub fn set(&self, directives: &str) -> Result<(), String> {
         self.0.reload(filter(directives)?).map_err(|error| error.to_string())
     }
@@ -52,28 +52,28 @@ impl LogLevel {
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Reads tracing's filter directives.
+/// Parses tracing filter directives.
 ///
 /// # Errors
-/// What is wrong with them, in words.
+/// The fault in the directives, as text.
 pub fn filter(directives: &str) -> Result<EnvFilter, String> {
     if directives.trim().is_empty() {
-        return Err("nothing is given".into());
+        return Err("the text is empty".into());
     }
     let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
-    // tracing takes any other bare word for a module of which everything is told, and of nothing else anything
+    // tracing parses any other bare word as a module name, and then logs only that module
     let bare =
         directives.split(',').map(str::trim).find(|word| !word.contains(['=', '[']) && !is_level(word));
     if let Some(word) = bare {
-        return Err(format!("`{word}` is no level; allowed: {}", LEVELS.join(", ")));
+        return Err(format!("`{word}` is not a level; allowed: {}", LEVELS.join(", ")));
     }
     EnvFilter::try_new(directives).map_err(|error| error.to_string())
 }
 
-/// Starts the service's log, for the whole process.
+/// Starts the service log for the whole process.
 ///
 /// # Errors
-/// Where it was started before, or `directives` cannot be read.
+/// If the service log is already started, or `directives` cannot be parsed.
 pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<LogLevel> {
     let (filter, handle) = reload::Layer::new(filter(directives).map_err(anyhow::Error::msg)?);
     let registry = tracing_subscriber::registry().with(filter);
@@ -93,7 +93,7 @@ pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<LogLevel> {
 }
 
 fn text_layer() -> Box<dyn Layer<Layered> + Send + Sync> {
-    // systemd sets this where standard error goes to the journal; there the fields stay fields
+    // systemd sets this variable if standard error goes to the journal, which keeps the fields
     if env::var_os("JOURNAL_STREAM").is_some()
         && let Ok(journald) = tracing_journald::layer()
     {

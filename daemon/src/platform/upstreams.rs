@@ -1,4 +1,4 @@
-//! What is asked outside, as the configuration has it.
+//! Clients of the configured upstream systems.
 
 mod credentials;
 mod mail;
@@ -22,37 +22,37 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where Google has its API.
+/// Base URL of Google's API.
 const GEMINI_BASE: &str = "https://generativelanguage.googleapis.com";
-/// Where OpenAI has its own.
+/// Base URL of OpenAI's API.
 const OPENAI_BASE: &str = "https://api.openai.com/v1";
-/// A probe's time; oracle_health gives up after as long.
+/// Time limit of a probe. `oracle_health` has the same limit.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is asked outside.
+/// The clients of upstream systems.
 #[derive(Debug)]
 pub struct Upstreams {
-    /// Who makes verdicts.
+    /// The model.
     pub model: Option<AskedModel>,
-    /// How much it may be called.
+    /// The rate limits of model calls.
     pub calls: CallLimits,
-    /// Who sends mail.
+    /// The mail service.
     pub mailing: Mailing,
-    /// Who pulls sources' payloads.
+    /// The client that pulls payloads of sources.
     pub puller: Puller,
-    /// Who asks live sources.
+    /// The client of live sources.
     pub live: HttpOracles,
-    /// All that are watched over.
+    /// All upstream systems with a health check.
     pub oracles: Vec<Oracle>,
-    /// What crosses a network in clear text, as `--allow-cleartext` lets it.
+    /// Secrets that cross a network in clear text, as `--allow-cleartext` permits.
     pub cleartext: Vec<ConfigError>,
 }
 
 impl Upstreams {
-    /// Those that `config` names. Nothing is connected to yet.
+    /// The clients for `config`. No connection is opened yet.
     ///
     /// # Errors
-    /// Where an address, a key or a file cannot be used, or where a secret would cross a network in clear text without
+    /// If an address, a key or a file cannot be used, or if a secret would cross a network in clear text without
     /// `allow_cleartext`.
     pub fn of(config: &Config, clock: &Clock, allow_cleartext: bool) -> Result<Self, ConfigError> {
         let per_minute = NonZeroU32::new(config.model.calls_per_minute).unwrap_or(NonZeroU32::MIN);
@@ -87,7 +87,7 @@ impl Upstreams {
         Ok(Self { model: asked, calls, mailing, puller, live, oracles, cleartext })
     }
 
-    /// Logs a warning for whatever crosses a network in clear text.
+    /// Logs a warning for each secret that crosses a network in clear text.
     pub fn warn_of_cleartext(&self) {
         for fault in &self.cleartext {
             tracing::warn!(%fault, "secrets cross the network in clear text: --allow-cleartext");
@@ -104,7 +104,7 @@ fn policy(config: &ModelConfig) -> CallPolicy {
     }
 }
 
-/// The key of the model, where its provider takes one.
+/// The key of the model, if its provider uses one.
 fn key(config: &ModelConfig) -> Result<Option<SecretString>, ConfigError> {
     let file = config.api_key_file.as_deref();
     match config.provider {
@@ -114,7 +114,7 @@ fn key(config: &ModelConfig) -> Result<Option<SecretString>, ConfigError> {
     }
 }
 
-/// The fault, where the model's key would cross a network in clear text.
+/// The error if the model's key would cross a network in clear text.
 fn cleartext_key(config: &ModelConfig) -> Result<Option<ConfigError>, ConfigError> {
     let Some(base) = config.base_url.as_deref().filter(|base| is_cleartext(base, |_| false)) else {
         return Ok(None);
@@ -124,7 +124,7 @@ fn cleartext_key(config: &ModelConfig) -> Result<Option<ConfigError>, ConfigErro
     Ok(key(config)?.map(|_| ConfigError::Cleartext { key: key_of_url, given, what, remedy }))
 }
 
-/// The model, if there is one: Google's wants a key, and without it there is none.
+/// The model; `None` if there is none, or if Google's API or OpenAI's own server has no key.
 fn model(config: &ModelConfig, clock: &Clock) -> Result<Option<Arc<dyn Model>>, ConfigError> {
     let key = key(config)?;
     let base = |default| config.base_url.as_deref().unwrap_or(default);
@@ -136,7 +136,7 @@ fn model(config: &ModelConfig, clock: &Clock) -> Result<Option<Arc<dyn Model>>, 
             Arc::new(Gemini::new(base(GEMINI_BASE), version, key, clock.clone()).map_err(unusable)?)
         }
         Provider::OpenAi => {
-            // a server of one's own may want none
+            // a self-hosted server may require no key
             if key.is_none() && config.base_url.is_none() {
                 return Ok(None);
             }
@@ -152,7 +152,7 @@ fn unusable(error: BadEndpoint) -> ConfigError {
     ConfigError::NotUnderstood(format!("{what}: {error}"))
 }
 
-/// Asks whether a model would answer.
+/// Probes whether the model answers.
 #[derive(Debug)]
 struct OfModel {
     model: Arc<dyn Model>,

@@ -37,14 +37,14 @@ use verification::{
     VerificationEntry,
 };
 
-/// Who sent a control message, as the kernel tells it (`SO_PEERCRED`).
+/// The process that sent a request, as the kernel reports it (`SO_PEERCRED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// User id.
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Process id; absent where the kernel names none.
+    /// Process id; null if the kernel does not report it.
     pub pid: Option<i32>,
 }
 
@@ -68,31 +68,31 @@ pub struct Event {
 pub enum EventKind {
     /// A verdict was judged.
     TmmCrosscheck(CrosscheckEntry),
-    /// Judging failed inside; nothing was approved.
+    /// The crosscheck failed with an internal error; nothing was approved.
     CrosscheckError {
-        /// On which path it came.
+        /// The path on which the verdict arrived.
         path: GatePath,
         /// Always `ERROR`.
         level: EventSeverity,
-        /// What went wrong.
+        /// The error.
         cause: String,
     },
-    /// A text, or what a verdict says in words, was checked against facts.
+    /// A text, or the text of a verdict, was checked against facts.
     RulesEvaluated(RulesEntry),
-    /// The check that refused a session's verdict was dropped to make room for newer ones.
+    /// The stored check that rejected a session's verdict was discarded to make room for newer ones.
     RefusalDropped {
-        /// The user id that submitted the refused verdict.
+        /// The user id that submitted the rejected verdict.
         owner_uid: Option<u32>,
     },
-    /// An approved verdict was stored and may be answered from now on.
+    /// An approved verdict was stored in the cache and can be delivered.
     VerdictCached {
-        /// Of which tier.
+        /// The tier of the verdict.
         tier: Tier,
-        /// Its top-level verdict.
+        /// The top-level verdict.
         verdict_label: Label,
-        /// The SHA-256 of its text.
+        /// The SHA-256 of the text.
         verdict_sha256: Sha256Hex,
-        /// On which path it came.
+        /// The path on which the verdict arrived.
         path: GatePath,
         /// The user id that owns the session.
         owner_uid: Option<u32>,
@@ -101,29 +101,29 @@ pub enum EventKind {
     VerdictPurged {
         /// The SHA-256 of the removed text; null if the text was damaged.
         verdict_sha256: Option<Sha256Hex>,
-        /// By whom.
+        /// The administrator's process.
         peer: Peer,
     },
-    /// A route told of a session, or more of one, that a later read may need.
+    /// A route registered a session, or added details to it, so that a lost verdict can be regenerated.
     SessionRegistered {
-        /// Of which tier.
+        /// The tier of the verdict.
         tier: Tier,
         /// The first 80 Unicode scalar values of the query.
         query_preview: String,
-        /// The verdict that was delivered first, as far as it is known.
+        /// The label of the verdict that was delivered first, if known.
         original_verdict: OriginalLabel,
-        /// Whether there is an address to mail to.
+        /// Whether the session has an e-mail address.
         has_email: bool,
         /// The user id that owns the session.
         owner_uid: Option<u32>,
     },
-    /// The address of a known session was set or changed.
+    /// The e-mail address of a registered session was set or changed.
     SessionAddressChanged {
         /// The user id that owns the session.
         owner_uid: Option<u32>,
-        /// The address before, as its HMAC-SHA-256 under a key that only the store has; null where there was none.
+        /// The HMAC-SHA-256 of the previous address under a key that only the store has; null if there was none.
         before: Option<Sha256Hex>,
-        /// The address after, likewise.
+        /// The HMAC-SHA-256 of the new address; null if there is none.
         after: Option<Sha256Hex>,
     },
     /// An administrator corrected a session: its address, its original verdict or its owner.
@@ -134,7 +134,7 @@ pub enum EventKind {
         original_verdict: ValueChange<OriginalLabel>,
         /// Whether the address changed; `session_address_changed` has the digests.
         address_changed: bool,
-        /// By whom.
+        /// The administrator's process.
         peer: Peer,
     },
     /// An administrator removed a session with its cached verdict.
@@ -143,24 +143,24 @@ pub enum EventKind {
         owner_uid: Option<u32>,
         /// The SHA-256 of the cached verdict that was removed with it; null if it had none, or if its text was damaged.
         verdict_sha256: Option<Sha256Hex>,
-        /// By whom.
+        /// The administrator's process.
         peer: Peer,
     },
-    /// A lost verdict is about to be regenerated: written down before the model is asked, so that the limit on
-    /// regenerations holds over a restart.
+    /// The regeneration of a lost verdict is about to start. This entry is committed before the model is called, so that
+    /// the limit on regenerations holds after a restart.
     RegenAttempted {
-        /// Of which tier.
+        /// The tier of the verdict.
         tier: Tier,
-        /// How it is made.
+        /// The digest of the prompt, and the settings of the model.
         generation: Generation,
     },
-    /// An upstream was asked something.
+    /// An upstream system was called.
     OracleInteraction(Interaction),
-    /// A regenerated verdict was held against the one that was delivered first.
+    /// A regenerated verdict was compared with the verdict that was delivered first.
     RegenDivergenceCheck(DivergenceCheck),
-    /// Regenerations differ from what was delivered more often than chance explains.
+    /// Regenerated verdicts differ from the delivered ones more often than chance explains.
     InfrastructureVariance {
-        /// How often.
+        /// The number of regenerations, and how many of them differed.
         #[serde(flatten)]
         variance: Variance,
         /// The rate that was exceeded.
@@ -170,133 +170,134 @@ pub enum EventKind {
     },
     /// A mail was put into the outbox.
     MailQueued {
-        /// Which.
+        /// The id of the mail.
         mail_id: MailId,
-        /// What it is for.
+        /// The purpose of the mail.
         kind: MailKind,
     },
-    /// The mail service has taken a mail.
+    /// The mail service accepted a mail.
     MailSent {
-        /// Which.
+        /// The id of the mail.
         mail_id: MailId,
-        /// What it is for.
+        /// The purpose of the mail.
         kind: MailKind,
-        /// At which attempt.
+        /// The number of the attempt, from 1.
         attempt: u32,
     },
     /// A mail could not be sent.
     MailFailed {
-        /// Which.
+        /// The id of the mail.
         mail_id: MailId,
-        /// What it is for.
+        /// The purpose of the mail.
         kind: MailKind,
-        /// At which attempt.
+        /// The number of the attempt, from 1.
         attempt: u32,
-        /// What went wrong.
+        /// The error.
         cause: String,
-        /// When it is tried again; null if it is not: it is a dead letter now.
+        /// The time of the next attempt; null if the mail is now a dead letter.
         next_attempt_at: Option<Timestamp>,
     },
-    /// An administrator had a mail tried anew.
+    /// An administrator requeued a mail.
     MailRequeued {
-        /// Which.
+        /// The id of the mail.
         mail_id: MailId,
-        /// By whom.
+        /// The administrator's process.
         peer: Peer,
     },
-    /// An administrator took a mail out of the outbox unsent.
+    /// An administrator removed an unsent mail from the outbox.
     MailDropped {
-        /// Which.
+        /// The id of the mail.
         mail_id: MailId,
-        /// By whom.
+        /// The administrator's process.
         peer: Peer,
     },
-    /// An administrator changed how the daemon runs.
+    /// An administrator changed the operation of the daemon.
     ControlAction {
-        /// Which verb.
+        /// The verb.
         action: String,
-        /// What it was asked to do.
+        /// The details of the request; may be empty.
         detail: String,
-        /// By whom; null for a signal, whose sender the kernel does not name.
+        /// The administrator's process; null for a signal, because the kernel does not report its sender.
         peer: Option<Peer>,
     },
-    /// An oracle is doing better or worse, or an administrator opened or closed its circuit.
+    /// The health status of an oracle changed, or an administrator opened or closed its circuit.
     OracleHealthChanged {
-        /// Which one.
+        /// The oracle.
         oracle_id: OracleId,
-        /// How it was doing.
+        /// The previous status.
         from: Status,
-        /// How it is doing now.
+        /// The new status.
         to: Status,
-        /// Why.
+        /// The cause of the change.
         cause: String,
-        /// Failures since its last success.
+        /// The number of failures since the last success.
         consecutive_failures: u32,
-        /// By whom; null where it came of calls or of time.
+        /// The administrator's process; null if the result of calls, or elapsed time, caused the change.
         peer: Option<Peer>,
     },
     /// A document was registered, or changed.
     DocumentRegistered(DocumentEntry),
     /// A source was approved or deprecated.
     SourceChanged(SourceEntry),
-    /// What a source has said was declared stale.
+    /// All data of a source was marked stale.
     SourceInvalidated(InvalidationEntry),
-    /// What a source has said was declared stale, and holds after all.
+    /// Data of a source that was marked stale was confirmed as valid.
     SourceConfirmed(ConfirmationEntry),
-    /// A payload is about to be pulled: written down before its source is asked, so that schedules hold over a restart.
+    /// A payload is about to be pulled. This entry is committed before the source is called, so that schedules hold after a
+    /// restart.
     PullStarted(PullStartedEntry),
-    /// A payload was pulled, or there was nothing new.
+    /// A payload was pulled, or the source had no new one.
     PullEnded(PullEndedEntry),
     /// A payload could not be pulled.
     PullFailed(PullFailedEntry),
-    /// An ingestion run has begun.
+    /// An ingestion run started.
     IngestionStarted(RunEntry),
-    /// An ingestion run has ended: with its records visible, or with nothing.
+    /// An ingestion run ended. Its records are visible, or the run has no effect.
     IngestionEnded(RunEntry),
     /// Old content and raw payloads of a source were removed.
     SourcePruned(PruneEntry),
-    /// Damaged files of a source were made anew.
+    /// Damaged or missing files of a source were recreated.
     SourceRebuilt(RebuildEntry),
-    /// A source was read: by a query, by the id of a record, by the change feed, or as a whole.
+    /// A source was read by a query, by the id of a record, by the change feed, or by an export.
     SourceQueried(QueryEntry),
-    /// A source was asked for a verification.
+    /// A source was queried for a verification.
     SourceAsked(SourceAskedEntry),
-    /// It was decided what is told of a question.
+    /// A verification was decided.
     VerificationDecided(VerificationEntry),
-    /// A question was put before a person.
+    /// A question was submitted to a reviewer.
     ReviewOpened(ReviewEntry),
-    /// A person has decided.
+    /// A reviewer decided a review.
     ReviewResolved(ResolutionEntry),
-    /// Answers of live sources are not kept any more.
+    /// Cached answers of live sources were removed.
     KeptAnswersRemoved(KeptRemovedEntry),
-    /// A person has taken back what was decided.
+    /// The resolution of a review was revoked.
     ReviewRevoked(RevocationEntry),
-    /// A person has closed a review without deciding anything.
+    /// A review was closed without a decision.
     ReviewDismissed(DismissalEntry),
-    /// The journal takes entries again after a time in which it could not.
+    /// The journal accepts entries again after a failure.
     StorageRecovered {
-        /// What had failed.
+        /// The failure.
         cause: String,
-        /// Since when.
+        /// The time when the failure began.
         failed_at: Timestamp,
-        /// How many entries went to the service log as `log_fallback` meanwhile.
+        /// The number of entries that were written to the service log as `log_fallback` in the meantime.
         fallback_entries: u64,
     },
-    /// The daemon began to serve.
+    /// The daemon started to serve.
     ServiceStarted {
-        /// Its version.
+        /// The version of the daemon.
         version: String,
     },
-    /// The daemon ended in good order.
+    /// The daemon shut down cleanly.
     ServiceStopped,
 }
 
 /// A value before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValueChange<T> {
-    /// Before.
+    /// The value before the change.
     pub before: T,
-    /// After.
+    /// The value after the change.
     pub after: T,
 }
 
@@ -360,7 +361,7 @@ impl EventKind {
         }
     }
 
-    /// Whether the event did not happen unless its entry was committed. A verdict was judged even if its entry is lost, but
+    /// Whether the event takes effect only if its entry is committed. A verdict was judged even if its entry is lost, but
     /// it is cached only by the commit of its entry.
     #[must_use]
     pub const fn needs_commit(&self) -> bool {

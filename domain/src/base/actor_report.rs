@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// The last panic of an actor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActorPanic {
-    /// Its message.
+    /// The panic message.
     pub message: String,
-    /// When it happened.
+    /// The time of the panic.
     pub at: Timestamp,
 }
 
@@ -21,14 +21,14 @@ pub struct ActorReport {
     pub restarts: u64,
     /// The last panic.
     pub last_panic: Option<ActorPanic>,
-    /// The number of messages that it has answered.
+    /// The number of answered messages.
     pub handled: u64,
-    /// The number of messages that wait now.
+    /// The number of messages in the queue.
     pub queue_depth: u64,
-    /// Time from sending a message to its answer in the last one to two minutes, median, in microseconds.
+    /// The median time from sending a message to its answer over the last one to two minutes, in microseconds.
     pub latency_p50_us: u64,
-    /// The same, 99th percentile.
+    /// The 99th percentile of the same time, in microseconds.
     pub latency_p99_us: u64,
-    /// The same, longest.
+    /// The maximum of the same time, in microseconds.
     pub latency_max_us: u64,
 }

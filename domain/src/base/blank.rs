@@ -20,7 +20,7 @@ pub fn without_invisible(text: &str) -> Cow<'_, str> {
 /// Whether `text` has no visible character.
 #[must_use]
 pub fn is_blank(text: &str) -> bool {
-    // most texts have a letter or a digit of ASCII
+    // fast path: most texts contain a visible ASCII character
     !text.bytes().any(|byte| byte.is_ascii_graphic()) && without_invisible(text).trim().is_empty()
 }
 

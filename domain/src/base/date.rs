@@ -1,41 +1,41 @@
-//! Days and moments in one form each, in the order of time.
+//! Dates in canonical form: a day or a moment, ordered by time.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use std::fmt;
 
-/// A day of RFC 3339 has so many bytes.
+/// The length of an RFC 3339 day (`2020-01-31`), in bytes.
 const DAY_BYTES: usize = 10;
 
-/// A day (`2020-01-31`) or a moment (`2020-01-31T10:00:00Z`, in UTC) of RFC 3339, of the years 0 to 9999.
+/// An RFC 3339 day (`2020-01-31`) or moment (`2020-01-31T10:00:00Z`, in UTC), in the years 0 to 9999.
 ///
-/// A day stays a day: which moment it begins at depends on where. The order is that of time, where a day comes before the
-/// moments that it has in UTC; dates are equal if and only if their texts are.
+/// A day is not converted to a moment, because its start depends on the time zone. Dates are ordered by time; a day sorts
+/// before the moments of that day in UTC. Dates are equal if and only if their texts are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Date {
-    /// Without a moment's `Z`: that would stand behind the point of a fraction in the order of texts.
+    /// The text without a moment's `Z`, because `Z` sorts after the point of a fraction.
     key: String,
 }
 
 impl Date {
-    /// The date that `text` is, in RFC 3339's form; nothing for other texts.
+    /// Parses an RFC 3339 day or moment; `None` for any other text.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if text.len() == DAY_BYTES {
             let day = Self::of_day(text.parse().ok()?)?;
             return Some(day).filter(|day| day.key == text);
         }
-        // what else is taken for a moment has no `-` there: basic forms, and years with a sign
+        // jiff also parses basic forms and signed years, which have no `-` at this offset
         Self::of_moment(text.parse().ok()?).filter(|_| text.get(4..5) == Some("-"))
     }
 
-    /// The date that `day` is; nothing before the year 0.
+    /// Converts a day; `None` before the year 0.
     #[must_use]
     pub fn of_day(day: civil::Date) -> Option<Self> {
         (day.year() >= 0).then(|| Self { key: day.to_string() })
     }
 
-    /// The date that `moment` is; nothing where its year in UTC lies before the year 0.
+    /// Converts a moment; `None` if its year in UTC is before 0.
     #[must_use]
     pub fn of_moment(moment: Timestamp) -> Option<Self> {
         let text = moment.to_string();
@@ -43,8 +43,7 @@ impl Date {
         Some(Self { key: key.to_owned() })
     }
 
-    /// The moment that it names; that of a day is its midnight in UTC. Nothing beyond what there are timestamps for, which
-    /// end with the day before the last.
+    /// The moment; for a day, midnight in UTC. `None` after jiff's last timestamp, which is on 9999-12-30.
     #[must_use]
     pub fn moment(&self) -> Option<Timestamp> {
         if self.is_day() {
@@ -54,7 +53,7 @@ impl Date {
         self.to_string().parse().ok()
     }
 
-    /// A text whose order is that of dates.
+    /// The sort key: the order of keys is the order of dates.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn days_stay_days_and_moments_are_in_utc() {
+    fn date_keeps_a_day_and_converts_a_moment_to_utc() {
         let cases = [
             ("2020-01-31", Some("2020-01-31")),
             ("2020-01-31T12:00:00+02:00", Some("2020-01-31T10:00:00Z")),
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_no_year_with_four_digits_in_utc_is_no_date() {
+    fn date_rejects_a_year_outside_0_to_9999_in_utc() {
         for text in [
             "0000-01-01T00:00:00+02:00",
             "9999-12-31T23:59:59-02:00",
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_canonical_form_is_its_own() {
+    fn canonical_date_parses_to_itself() {
         for text in ["2020-01-31", "1969-12-31T23:59:59.123456789-11:30"] {
             let once = canonical(text).expect("it is a date");
             assert_eq!(canonical(&once), Some(once.clone()));
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_comes_before_its_moments_and_those_come_as_time_goes() {
+    fn dates_sort_by_time_and_a_day_before_its_moments() {
         let texts = [
             "2020-01-30T23:59:59.999999999Z",
             "2020-01-31",
@@ -140,7 +139,7 @@ mod tests {
         assert!(dates.is_sorted_by(|one, next| one < next), "{dates:?}");
     }
 
-    /// A moment, every other one of a whole second.
+    /// A moment; half of them are whole seconds.
     fn moment() -> impl Strategy<Value = Timestamp> {
         let nanosecond = prop_oneof![Just(0), 0..1_000_000_000_i32];
         (0..3_i64, nanosecond)
@@ -149,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_moments_is_that_of_time(one in moment(), other in moment()) {
+        fn moments_sort_by_time(one in moment(), other in moment()) {
             let date = |moment| Date::of_moment(moment).expect("of these years");
             prop_assert_eq!(date(one).cmp(&date(other)), one.cmp(&other));
             prop_assert_eq!(date(one).key().cmp(date(other).key()), one.cmp(&other));

@@ -1,8 +1,9 @@
-//! Exact decimal numbers, read from a source's own text without a binary float on the way (seed: `rfc-0002-ground-truth`,
+//! Exact decimal numbers, parsed from a source's own text without a binary float in between (seed: `rfc-0002-ground-truth`,
 //! "Schema Normalization": `numeric_precision`, and "Ingestion Invariants" 2).
 //!
-//! `bigdecimal` would replace only the signs and exponents of `num`'s integers: it rounds a quotient that has no end, reads `1_0`,
-//! and has neither these limits nor keys. `fastnum` rounds at a fixed width, too narrow for products and units.
+//! `bigdecimal` would only replace the handling of signs and exponents around `num`'s integers: it rounds repeating
+//! quotients, accepts `1_0`, and has neither these limits nor sort keys. `fastnum` rounds to a fixed width, which is too
+//! narrow for products and units.
 
 mod rounding;
 mod written;
@@ -21,86 +22,89 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// The most significant digits of a number.
+/// The maximum number of significant digits.
 pub const DIGITS_MAX: usize = 64;
-/// The largest magnitude of a number, either way: the power of ten at which its first significant digit stands.
+/// The maximum absolute magnitude. The magnitude is the power of ten of the first significant digit.
 pub const MAGNITUDE_MAX: i64 = 64;
-/// The longest text that is read as a number, in bytes: twice the longest canonical one, for zeros that say nothing.
+/// The maximum length of a text that is parsed as a number, in bytes: twice the longest canonical text, to allow for
+/// redundant zeros.
 pub const TEXT_MAX_BYTES: usize = 256;
-/// The most digits behind the point that a number has room for, and that one is rounded to.
+/// The maximum number of digits after the point, in a number and for rounding.
 pub const PLACES_MAX: i32 = 127;
-/// The fewest, in front of the point: -1 are tens.
+/// The minimum number of digits after the point for rounding; -1 rounds to tens.
 pub const PLACES_MIN: i32 = -64;
-/// What a canonical text looks like.
+/// The pattern of a canonical text.
 const CANONICAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$";
-/// What is divided is multiplied by ten to this power first. A quotient that ends at all is whole then: a divisor has less
-/// than 2 to the power of 213, and so at most 212 twos and 91 fives among its factors.
+/// Before an exact division, the dividend is multiplied by ten to this power. Every terminating quotient is then an
+/// integer: a divisor is less than 2 to the power of 213, so it has at most 212 factors of two and 91 of five.
 const DIVISION_PLACES: u32 = 213;
 
-/// The first byte of a negative number's sort key; zero and the positive ones come behind.
+/// The first byte of a negative number's sort key. Zero and positive numbers sort after it.
 const KEY_NEGATIVE: u8 = 1;
 const KEY_ZERO: u8 = 2;
 const KEY_POSITIVE: u8 = 3;
-/// What ends the pairs of digits in a sort key: less than any pair, which is one more than its value.
+/// The terminator of the digit pairs in a sort key. It is less than any pair, because a pair is stored as its value plus
+/// one.
 const KEY_END: u8 = 0;
 
-/// Why there is no such number.
+/// Why a text is not a number, or a number cannot be computed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
-    /// The text is too long to be looked at.
-    #[error("a number has at most {TEXT_MAX_BYTES} bytes; this one has {size_bytes}")]
+    /// The text is too long to parse.
+    #[error("the number has {size_bytes} bytes (at most {TEXT_MAX_BYTES} allowed)")]
     Length {
-        /// How long it is.
+        /// The length of the text, in bytes.
         size_bytes: usize,
     },
-    /// The text is no decimal number.
+    /// The text is not a decimal number.
     #[error(
-        "{text:?} is no decimal number, which is digits with an optional sign, point and exponent, like -12.5e3"
+        "{text:?} is not a decimal number: digits with an optional sign, point and exponent, like -12.5e3"
     )]
     Syntax {
-        /// Its beginning.
+        /// The beginning of the text.
         text: String,
     },
-    /// More significant digits than there is room for.
-    #[error("a number has at most {DIGITS_MAX} significant digits; this one has {digits}")]
+    /// The number has too many significant digits.
+    #[error("the number has {digits} significant digits (at most {DIGITS_MAX} allowed)")]
     Digits {
-        /// How many.
+        /// The number of significant digits.
         digits: usize,
     },
-    /// Too large, or too close to zero.
+    /// The number is too large, or too close to zero.
     #[error(
-        "the first digit of a number stands between 10^-{MAGNITUDE_MAX} and 10^{MAGNITUDE_MAX}; that of this one at \
-         10^{magnitude}"
+        "the first digit of the number is at 10^{magnitude} (10^-{MAGNITUDE_MAX} to 10^{MAGNITUDE_MAX} allowed)"
     )]
     Magnitude {
-        /// The power of ten at which its first significant digit stands.
+        /// The power of ten of the first significant digit.
         magnitude: i64,
     },
-    /// A result that no finite number of digits is equal to.
-    #[error("the result has no end behind the point; it can only be rounded")]
+    /// The exact result has infinitely many digits.
+    #[error("the exact result has infinitely many digits; it can only be rounded")]
     Endless,
-    /// A division by zero.
-    #[error("nothing is divided by zero")]
+    /// The divisor is zero.
+    #[error("the divisor is zero")]
     DivisionByZero,
-    /// A place to round to at which no number has a digit.
-    #[error("a number is rounded to {PLACES_MIN} to {PLACES_MAX} digits behind the point, not to {places}")]
+    /// The requested number of digits after the point is out of range.
+    #[error(
+        "a number cannot be rounded to {places} digits after the point ({PLACES_MIN} to {PLACES_MAX} allowed)"
+    )]
     Places {
-        /// How many digits behind the point were asked for.
+        /// The requested number of digits after the point.
         places: i32,
     },
 }
 
-/// An exact decimal number of at most 64 significant digits, its magnitude between -64 and 64; zero has neither.
+/// An exact decimal number with at most 64 significant digits and a magnitude of -64 to 64. Zero has no magnitude.
 ///
-/// As text it is canonical: no exponent, no zeros that say nothing, no `-0`, a `0` before a point. Numbers are equal if and
-/// only if their texts are.
+/// Its text is canonical: no exponent, no redundant zeros, no `-0`, and a `0` before a leading point. Numbers are equal if
+/// and only if their texts are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Decimal {
     sign: Sign,
-    /// The power of ten at which the first digit stands.
+    /// The power of ten of the first digit.
     magnitude: i64,
-    /// The significant digits, with no zero at either end; none for zero.
+    /// The significant digits, without leading or trailing zeros; empty for zero.
     digits: Box<str>,
 }
 
@@ -109,7 +113,7 @@ impl Decimal {
     ///
     /// # Errors
     ///
-    /// If it has more digits, or another magnitude, than a number has room for.
+    /// If the result exceeds the limits on digits or magnitude.
     pub fn checked_add(&self, other: &Self) -> Result<Self, DecimalError> {
         let exponent = self.exponent().min(other.exponent());
         let aligned = |number: &Self| number.coefficient() * ten_to(number.exponent() - exponent);
@@ -139,7 +143,7 @@ impl Decimal {
     ///
     /// # Errors
     ///
-    /// If `divisor` is zero, or the quotient has no end, or leaves the bounds.
+    /// If `divisor` is zero, or the quotient has infinitely many digits or exceeds the limits.
     pub fn div_exact(&self, divisor: &Self) -> Result<Self, DecimalError> {
         if divisor.sign == Sign::NoSign {
             return Err(DecimalError::DivisionByZero);
@@ -154,11 +158,11 @@ impl Decimal {
         Self::from_parts(&quotient, exponent)
     }
 
-    /// The quotient, rounded once to `places` digits behind the point.
+    /// The quotient, rounded once to `places` digits after the point.
     ///
     /// # Errors
     ///
-    /// If `divisor` is zero, or `places` is none of -64 to 127, or the result leaves the bounds.
+    /// If `divisor` is zero, `places` is outside -64 to 127, or the result exceeds the limits.
     pub fn div_rounded(&self, divisor: &Self, places: i32, rounding: Rounding) -> Result<Self, DecimalError> {
         let last = last_place(places)?;
         if divisor.sign == Sign::NoSign {
@@ -170,12 +174,11 @@ impl Decimal {
         Self::from_parts(&rounding.divide(&dividend, &divisor), last)
     }
 
-    /// The number nearest to this one that has no more than `places` digits behind the point; of two as `rounding` says. With
-    /// -1 tens are counted, with -2 hundreds.
+    /// The number, rounded by `rounding` to at most `places` digits after the point. -1 rounds to tens, -2 to hundreds.
     ///
     /// # Errors
     ///
-    /// If `places` is none of -64 to 127, or the result leaves the bounds upwards.
+    /// If `places` is outside -64 to 127, or the result is too large.
     pub fn round(&self, places: i32, rounding: Rounding) -> Result<Self, DecimalError> {
         let exponent = last_place(places)?;
         if self.exponent() >= exponent {
@@ -185,25 +188,26 @@ impl Decimal {
         Self::from_parts(&rounding.divide(&self.coefficient(), &unit), exponent)
     }
 
-    /// How many digits stand behind the point; fewer than none where zeros stand in front of it.
+    /// The number of digits after the point; negative if the number ends in zeros before the point.
     #[must_use]
     pub fn places(&self) -> i32 {
         i32::try_from(-self.exponent()).unwrap_or(PLACES_MAX)
     }
 
-    /// Whether nothing stands behind the point.
+    /// Whether the number has no digits after the point.
     #[must_use]
     pub fn is_integer(&self) -> bool {
         self.exponent() >= 0
     }
 
-    /// This number as an integer, where it is one and 64 bits hold it.
+    /// The number as an `i64`; `None` if it has a fraction or does not fit.
     #[must_use]
     pub fn to_i64(&self) -> Option<i64> {
         self.to_string().parse().ok()
     }
 
-    /// Bytes whose order is that of the numbers. None is the beginning of another, so that more can follow them in a key.
+    /// The sort key: the order of keys is the order of numbers. No key is a prefix of another, so further bytes can follow
+    /// it in a longer key.
     #[must_use]
     pub fn sort_key(&self) -> Vec<u8> {
         let first = match self.sign {
@@ -211,7 +215,7 @@ impl Decimal {
             Sign::NoSign => return vec![KEY_ZERO],
             Sign::Plus => KEY_POSITIVE,
         };
-        // of a negative number the larger amount comes first
+        // among negative numbers, larger amounts sort first
         let mask = if first == KEY_NEGATIVE { u8::MAX } else { 0 };
         let magnitude = u8::try_from(self.magnitude + MAGNITUDE_MAX).expect("bounded when it was made");
         let digit = |digit: Option<&u8>| digit.map_or(0, |digit| digit - b'0');
@@ -221,14 +225,14 @@ impl Decimal {
         std::iter::once(first).chain(amount.map(|byte| byte ^ mask)).collect()
     }
 
-    /// The significant digits as a whole number, with the sign.
+    /// The significant digits as a signed integer.
     pub(super) fn coefficient(&self) -> BigInt {
         let digits = self.digits.parse::<u64>().map(BigUint::from);
         let digits = digits.or_else(|_| self.digits.parse::<BigUint>()).unwrap_or_default();
         BigInt::from_biguint(self.sign, digits)
     }
 
-    /// The power of ten at which the last digit stands.
+    /// The power of ten of the last digit.
     pub(super) fn exponent(&self) -> i64 {
         self.magnitude + 1 - self.digits.len() as i64
     }
@@ -237,7 +241,7 @@ impl Decimal {
     ///
     /// # Errors
     ///
-    /// If that leaves the bounds.
+    /// If the result exceeds the limits.
     pub(super) fn from_parts(coefficient: &BigInt, exponent: i64) -> Result<Self, DecimalError> {
         let magnitude = coefficient.magnitude();
         let digits = magnitude.to_u64().map_or_else(|| magnitude.to_string(), |digits| digits.to_string());
@@ -245,7 +249,7 @@ impl Decimal {
         Self::new(coefficient.sign() == Sign::Minus, magnitude, digits.trim_end_matches('0').into())
     }
 
-    /// The number of these digits, which no zero begins or ends.
+    /// Creates a number from digits without leading or trailing zeros.
     fn new(is_negative: bool, magnitude: i64, digits: Box<str>) -> Result<Self, DecimalError> {
         if digits.is_empty() {
             return Ok(Self { sign: Sign::NoSign, magnitude: 0, digits });
@@ -261,11 +265,11 @@ impl Decimal {
     }
 }
 
-/// The power of ten of the last of `places` digits behind the point.
+/// The power of ten of the last of `places` digits after the point.
 ///
 /// # Errors
 ///
-/// If no number has a digit there.
+/// If `places` is outside -64 to 127.
 pub(super) fn last_place(places: i32) -> Result<i64, DecimalError> {
     if !(PLACES_MIN..=PLACES_MAX).contains(&places) {
         return Err(DecimalError::Places { places });
@@ -273,7 +277,7 @@ pub(super) fn last_place(places: i32) -> Result<i64, DecimalError> {
     Ok(-i64::from(places))
 }
 
-/// Ten to the power of `power`, which is not negative; one where it is.
+/// Ten to the power of `power`; one if `power` is negative.
 pub(super) fn ten_to(power: i64) -> BigInt {
     BigInt::from(10).pow(u32::try_from(power).unwrap_or_default())
 }
@@ -281,9 +285,9 @@ pub(super) fn ten_to(power: i64) -> BigInt {
 impl std::str::FromStr for Decimal {
     type Err = DecimalError;
 
-    /// Reads JSON's numbers, and what else tables hold: a `+` in front, zeros that fill up the front, and no digit on one side
-    /// of the point (`007.50`, `.5`, `5.`), none of which can be read in two ways. White space, separators between thousands,
-    /// a decimal comma, other digits than `0` to `9`, and words like `NaN` are refused.
+    /// Parses JSON numbers and other unambiguous spellings in tables: a leading `+`, leading zeros, and no digit on one
+    /// side of the point (`007.50`, `.5`, `5.`). White space, thousands separators, a decimal comma, digits other than `0`
+    /// to `9`, and words like `NaN` are errors.
     fn from_str(text: &str) -> Result<Self, DecimalError> {
         if text.len() > TEXT_MAX_BYTES {
             return Err(DecimalError::Length { size_bytes: text.len() });
@@ -306,7 +310,7 @@ impl std::str::FromStr for Decimal {
     }
 }
 
-/// Whether `text` begins with a minus, and what follows the sign.
+/// Returns whether `text` begins with a minus, and the text after the sign.
 fn signed(text: &str) -> (bool, &str) {
     match text.strip_prefix('-') {
         Some(unsigned) => (true, unsigned),
@@ -314,8 +318,8 @@ fn signed(text: &str) -> (bool, &str) {
     }
 }
 
-/// The exponent that is `text`, if it is one; one of more than 18 digits as the largest there is, which is far beyond any
-/// number's.
+/// Parses an exponent; `None` if `text` is not one. If it does not fit 64 bits, the result is the largest `i64`, with its
+/// sign, which is far beyond the limits.
 fn power(text: &str) -> Option<i64> {
     let (is_negative, digits) = signed(text);
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -325,11 +329,10 @@ fn power(text: &str) -> Option<i64> {
     Some(if is_negative { -power } else { power })
 }
 
-/// The number in a field that may be left out, for serde's `deserialize_with`: as JSON has it, or as its text, which no binary
-/// fraction can blur.
+/// Reads an optional field, for serde's `deserialize_with`: a JSON number, or a string, which keeps all digits.
 ///
 /// # Errors
-/// Where there is something that is none.
+/// If the value is not a decimal number.
 pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Decimal>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

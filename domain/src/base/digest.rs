@@ -1,4 +1,4 @@
-//! SHA-256 digests as they stand in the log: 64 lower-case hexadecimal digits.
+//! SHA-256 digests as the log writes them: 64 lower-case hexadecimal digits.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
@@ -7,12 +7,12 @@ use std::fmt;
 use std::str::FromStr;
 use utoipa::ToSchema;
 
-/// How many digits a digest has.
+/// The number of digits of a digest.
 const DIGITS: usize = 64;
-/// What most JSON that is digested has room in.
+/// The initial buffer size, in bytes: enough for most JSON that is digested.
 const JSON_BYTES: usize = 1024;
 
-/// The SHA-256 of some bytes, written as 64 lower-case hexadecimal digits.
+/// A SHA-256 digest, as 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 #[schema(pattern = "^[0-9a-f]{64}$")]
@@ -27,25 +27,26 @@ impl Sha256Hex {
         stream.finish()
     }
 
-    /// The HMAC-SHA-256 of `bytes` under `key`: it cannot be computed from a guess of the bytes without the key.
+    /// The HMAC-SHA-256 of `bytes` under `key`. Without the key, a guess of the bytes cannot be checked.
     ///
     /// # Panics
-    /// Never: HMAC takes keys of any length.
+    /// Never: HMAC accepts keys of any length.
     #[must_use]
     pub fn keyed(key: &[u8], bytes: &[u8]) -> Self {
-        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts keys of any length");
         mac.update(bytes);
         Self::from_bytes(&mac.finalize().into_bytes().into())
     }
 
-    /// Whether it is the HMAC-SHA-256 of `bytes` under `key`, in a time that does not depend on where the two differ.
+    /// Whether this is the HMAC-SHA-256 of `bytes` under `key`, in a time that does not depend on the position of a
+    /// difference.
     #[must_use]
     pub fn is_keyed(&self, key: &[u8], bytes: &[u8]) -> bool {
         let expected = Self::keyed(key, bytes);
         Self::keyed(key, self.0.as_bytes()) == Self::keyed(key, expected.0.as_bytes())
     }
 
-    /// The digest that these bytes are.
+    /// Converts a digest from its 32 bytes.
     #[must_use]
     pub fn from_bytes(digest: &[u8; 32]) -> Self {
         let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
@@ -56,8 +57,8 @@ impl Sha256Hex {
         Self(str::from_utf8(digits.as_flattened()).expect("digits are ASCII").to_owned())
     }
 
-    /// The digest of `value`'s JSON as serde writes it. It is that of the canonical JSON (RFC 8785) for whatever has its
-    /// members in that order and no fractions.
+    /// The digest of the JSON that serde writes for `value`. It equals the digest of the canonical JSON (RFC 8785) if the
+    /// members are in canonical order and no number has a fraction.
     pub(crate) fn of_json(value: &impl Serialize) -> Self {
         let mut json = Vec::with_capacity(JSON_BYTES);
         serde_json::to_writer(&mut json, value).expect("plain data with text for keys has a JSON");
@@ -80,9 +81,9 @@ impl Sha256Hex {
     }
 }
 
-/// Why a text is not such a digest.
+/// A text is not a SHA-256 digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a SHA-256 is written as {DIGITS} lower-case hexadecimal digits")]
+#[error("not a SHA-256 digest ({DIGITS} lower-case hexadecimal digits)")]
 pub struct BadDigest;
 
 impl FromStr for Sha256Hex {
@@ -94,7 +95,7 @@ impl FromStr for Sha256Hex {
     }
 }
 
-/// Whether a digest may hold it.
+/// Whether `byte` is a lower-case hexadecimal digit.
 #[must_use]
 pub const fn is_digit(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
@@ -106,23 +107,23 @@ impl fmt::Display for Sha256Hex {
     }
 }
 
-/// The SHA-256 of bytes that come piece by piece.
+/// Computes the SHA-256 of bytes that arrive in pieces.
 #[derive(Debug, Clone, Default)]
 pub struct Sha256Stream(Sha256);
 
 impl Sha256Stream {
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all bytes that came, as bytes.
+    /// The digest of all added bytes, as 32 bytes.
     #[must_use]
     pub fn finish_bytes(self) -> [u8; 32] {
         self.0.finalize().into()
     }
 
-    /// The digest of all bytes that came.
+    /// The digest of all added bytes.
     #[must_use]
     pub fn finish(self) -> Sha256Hex {
         Sha256Hex::from_bytes(&self.finish_bytes())
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_in_pieces_have_the_digest_of_the_whole() {
+    fn stream_digest_equals_the_digest_of_the_whole() {
         let mut stream = Sha256Stream::default();
         for piece in ["", "a", "bc"] {
             stream.push(piece.as_bytes());
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_read_from_its_digits_alone() {
+    fn digest_parses_only_64_lower_case_hex_digits() {
         let digest = Sha256Hex::of(b"abc");
         assert_eq!(digest.as_str().parse(), Ok(digest.clone()));
         let text = digest.as_str();
@@ -153,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_of_abc_is_the_one_of_fips_180() {
+    fn digest_of_abc_matches_fips_180() {
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Sha256Hex::of(b"abc").as_str(), digest);
     }
 
     #[test]
-    fn keyed_digest_is_the_one_of_rfc_4231() {
+    fn keyed_digest_matches_rfc_4231() {
         let digest = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         let text = b"what do ya want for nothing?";
         assert_eq!(Sha256Hex::keyed(b"Jefe", text).as_str(), digest);

@@ -1,11 +1,11 @@
-//! A check that no object of a document has two members of one name.
+//! Checks that no object of a document has two members with the same name.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::collections::HashSet;
 use std::fmt;
 
-/// The value of a document in which no object has a name twice. serde alone would keep the last of two members of a map.
+/// A document in which no object has a repeated name. serde alone keeps the last of two members with the same name.
 #[derive(Debug)]
 pub struct Distinct;
 
@@ -57,7 +57,7 @@ impl<'de> Visitor<'de> for DistinctVisitor {
         let mut names = HashSet::new();
         while let Some(name) = members.next_key::<String>()? {
             if names.contains(&name) {
-                return Err(A::Error::custom(format_args!("the name `{name}` stands twice in one object")));
+                return Err(A::Error::custom(format_args!("the name `{name}` occurs twice in one object")));
             }
             let Distinct = members.next_value()?;
             names.insert(name);

@@ -1,4 +1,4 @@
-//! Moments as people write them, a day or a time of a day; and how long ago one is, in words.
+//! Moments that are written as a day or as a time, and durations in words.
 
 use super::date::Date;
 use jiff::{SignedDuration, Timestamp};
@@ -8,18 +8,18 @@ use std::fmt;
 use std::str::FromStr;
 use utoipa::ToSchema;
 
-/// How far the clock of a source or of a caller may be ahead of this one.
+/// The maximum time by which the clock of a source or of a caller may be ahead of this host's clock.
 pub const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(60);
 
-/// A moment. A day without a time is its midnight in UTC.
+/// A moment. A day without a time means midnight in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(into = "String")]
 #[schema(value_type = String, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}", example = "2026-11-20")]
 pub struct Moment(pub Timestamp);
 
-/// Why a text is not one.
+/// A text is not a moment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("it is neither a day such as 2026-11-20 nor a time such as 2026-11-20T10:00:00Z")]
+#[error("not a day such as 2026-11-20 or a time such as 2026-11-20T10:00:00Z")]
 pub struct BadMoment;
 
 impl FromStr for Moment {
@@ -92,15 +92,16 @@ impl Visitor<'_> for MomentVisitor {
     }
 }
 
-/// The moment in a field that may be left out, for serde's `deserialize_with`.
+/// Reads an optional field, for serde's `deserialize_with`.
 ///
 /// # Errors
-/// Where there is something that is none.
+/// If the value is not a moment.
 pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(Option::<Moment>::deserialize(deserializer)?.map(|Moment(at)| at))
 }
 
-/// So many seconds in words: whole days, or hours, minutes, seconds where there are less than two.
+/// A duration in words, rounded down to the largest of days, hours and minutes that it contains at least twice; otherwise
+/// in seconds.
 #[must_use]
 pub fn span(seconds: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
@@ -111,8 +112,7 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
-/// An age and the limit that it is held against, in seconds, as [`span`] tells them; by the second where that would not tell one
-/// from the other.
+/// An age and its limit in words, as by [`span`]. Both are in seconds if their words would be equal although they differ.
 #[must_use]
 pub fn age_and_limit(age_s: u64, limit_s: u64) -> (String, String) {
     let told = (span(age_s), span(limit_s));
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_told_in_the_largest_unit_of_which_there_are_two() {
+    fn span_uses_the_largest_unit_that_fits_twice() {
         for (seconds, words) in [
             (0, "0 seconds"),
             (1, "1 second"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_is_told_from_its_limit_by_the_second_where_words_do_not_do_it() {
+    fn age_and_limit_are_in_seconds_if_their_words_are_equal() {
         for (age_s, limit_s, age, limit) in [
             (105, 600, "105 seconds", "10 minutes"),
             (606, 600, "606 seconds", "600 seconds"),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_its_midnight_in_utc() {
+    fn moment_of_a_day_is_midnight_in_utc() {
         for (text, at) in [
             ("2026-11-20", "2026-11-20T00:00:00Z"),
             ("2026-11-20T10:00:00+02:00", "2026-11-20T08:00:00Z"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_told_with_the_forms_that_are_taken() {
+    fn moment_error_names_the_allowed_forms() {
         for json in ["5", "\"2018\"", "null", "[]"] {
             let told = serde_json::from_str::<Moment>(json).expect_err("it is none").to_string();
             assert!(told.contains("a day such as 2026-11-20, or a time such as"), "{told}");

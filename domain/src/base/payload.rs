@@ -1,26 +1,26 @@
-//! A model's answer as text, and its reading as one strict JSON document.
+//! A model's answer as text, and its parser, which accepts exactly one strict JSON document.
 //!
-//! Both ways in, raw model text and a JSON value, end in the same text, and there is one reader for it. The text
-//! is kept as it came: what the gate approves is delivered byte for byte, numbers and field order included.
+//! Raw model text and a JSON value both become the same text, which has one parser. The text is kept unchanged: the gate
+//! delivers an approved answer byte for byte, with its numbers and field order.
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-/// A model's answer before anyone has judged it, without the white space around it.
+/// A model's answer before the crosscheck, without surrounding white space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload(String);
 
 impl Payload {
-    /// The payload that is a model's raw text. Nothing is repaired: a Markdown fence, say, makes it malformed.
+    /// Creates a payload from a model's raw text. Nothing is repaired: a Markdown fence, for example, makes it malformed.
     #[must_use]
     pub fn raw(text: &str) -> Self {
         // exactly JSON's white space: any other leading character is part of a malformed document
         Self(text.trim_matches([' ', '\t', '\n', '\r']).to_owned())
     }
 
-    /// The payload that is a JSON value, as the text it was written in.
+    /// Creates a payload from a JSON value, with its original text.
     #[must_use]
     pub fn json(value: &RawValue) -> Self {
         Self::raw(value.get())
@@ -37,10 +37,10 @@ impl Payload {
     }
 }
 
-/// One value of a strict JSON document, holding only what the crosscheck looks at.
+/// One value of a strict JSON document, reduced to the content that the crosscheck reads.
 ///
-/// Strict: the grammar of RFC 8259, at most 127 levels deep, and no name twice in one object (RFC 7493), since
-/// readers differ on which of two equal names counts, and a verdict must not depend on its reader.
+/// Strict means: the grammar of RFC 8259, at most 127 levels deep, and no repeated name in an object (RFC 7493). Parsers
+/// differ on which of two members with the same name counts, and a verdict must not depend on the parser.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node<'a> {
     /// A number, `true`, `false` or `null`.
@@ -49,43 +49,43 @@ pub(crate) enum Node<'a> {
     Text(Cow<'a, str>),
     /// An array.
     List(Vec<Node<'a>>),
-    /// An object, its members in the order they came.
+    /// An object, with its members in their original order.
     Object(Vec<(Cow<'a, str>, Node<'a>)>),
 }
 
 impl<'a> Node<'a> {
-    /// Reads `text` as one strict JSON document, or says why it is none.
+    /// Parses `text` as one strict JSON document.
     pub(crate) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// The members of an object; nothing for any other value.
+    /// The members of an object; empty for any other value.
     pub(crate) fn members(&self) -> &[(Cow<'a, str>, Self)] {
         if let Self::Object(members) = self { members } else { &[] }
     }
 
-    /// The member called `name`, where this is an object that has it.
+    /// The member `name`; `None` if this is not an object, or has no such member.
     pub(crate) fn get(&self, name: &str) -> Option<&Self> {
         self.members().iter().find(|(key, _)| key == name).map(|(_, node)| node)
     }
 
-    /// The member called `name` where it is a string; else it is absent.
+    /// The member `name` if it is a string.
     pub(crate) fn text_at(&self, name: &str) -> Option<&str> {
         if let Some(Self::Text(text)) = self.get(name) { Some(text) } else { None }
     }
 
-    /// The member called `name` where it is an object; else it is absent.
+    /// The member `name` if it is an object.
     pub(crate) fn object_at(&self, name: &str) -> Option<&Self> {
         self.get(name).filter(|node| matches!(node, Self::Object(_)))
     }
 
-    /// The member called `name` where it is an array; else it is absent.
+    /// The member `name` if it is an array.
     pub(crate) fn list_at(&self, name: &str) -> Option<&[Self]> {
         if let Some(Self::List(items)) = self.get(name) { Some(items) } else { None }
     }
 }
 
-/// The first name that stands twice among `members`.
+/// A name that occurs more than once in `members`.
 pub(crate) fn repeated<V>(members: &[(impl AsRef<str>, V)]) -> Option<&str> {
     const FEW: usize = 16;
     if members.len() <= FEW {
@@ -163,14 +163,14 @@ impl<'de> Visitor<'de> for NodeVisitor {
         }
         match repeated(&members) {
             Some(name) => {
-                Err(de::Error::custom(format_args!("the name `{name}` stands twice in one object")))
+                Err(de::Error::custom(format_args!("the name `{name}` occurs twice in one object")))
             }
             None => Ok(Node::Object(members)),
         }
     }
 }
 
-/// A member's name, borrowed from the text wherever it holds no escape.
+/// A member's name, borrowed from the text unless it contains an escape.
 pub(crate) struct Name<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
@@ -198,7 +198,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_document_is_read_and_anything_else_is_malformed() {
+    fn parse_accepts_exactly_one_json_document() {
         for good in ["{}", "[1,2]", "\"x\"", "null", "{\"a\":{\"b\":[true,1.5,-3]}}"] {
             assert!(Node::parse(good).is_ok(), "{good}");
         }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_stands_twice_is_malformed_however_many_names_there_are() {
+    fn parse_rejects_a_repeated_name_among_few_or_many() {
         assert!(Node::parse(r#"{"verdict":"GREEN","verdict":"RED"}"#).is_err());
         assert!(
             Node::parse(r#"{"verdict":"GREEN","verdic\u0074":"RED"}"#).is_err(),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded_without_overflowing_the_stack() {
+    fn parse_limits_depth_without_stack_overflow() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(Node::parse(&nested(127)).is_ok());
         assert!(Node::parse(&nested(128)).is_err());
@@ -233,13 +233,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reading_agrees_with_serde_json_on_what_is_a_document(text in "[\\[\\]{}:,\"\\\\a-c0-9eu .+-]{0,24}") {
-            // serde_json's own Value takes repeated names; everything else must agree
+        fn parse_accepts_what_serde_json_accepts(text in "[\\[\\]{}:,\"\\\\a-c0-9eu .+-]{0,24}") {
+            // serde_json's own `Value` accepts repeated names; in all other cases both must agree
             let theirs = serde_json::from_str::<serde_json::Value>(&text).is_ok();
             let ours = Node::parse(&text);
             match ours {
                 Ok(_) => prop_assert!(theirs),
-                Err(error) => prop_assert!(!theirs || error.to_string().contains("stands twice"), "{error}"),
+                Err(error) => prop_assert!(!theirs || error.to_string().contains("occurs twice"), "{error}"),
             }
         }
     }

@@ -1,103 +1,103 @@
-//! A raw record: what one record of a source says, as the source wrote it (seed: `rfc-0002-ground-truth`, "Data Ingestion
+//! A raw record: one record of a source, exactly as the source wrote it (seed: `rfc-0002-ground-truth`, "Data Ingestion
 //! Pipeline").
 
 mod parser;
 
 use serde_json::{Map, Number, Value};
 
-/// So deep may lists and objects lie in one another.
+/// The maximum nesting of lists and objects.
 pub const MAX_DEPTH: usize = 64;
 
-/// Why some bytes are no record. What is said goes into the rejects of a run.
+/// Why bytes are not a record. The message is stored in the rejects of a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRecord {
-    /// Bytes that are no text.
-    #[error("the record is no UTF-8 from its byte {at_byte} on")]
+    /// The record is not UTF-8.
+    #[error("the record is not UTF-8 from byte {at_byte} on")]
     NotUtf8 {
-        /// Where the first of them is in the record, from 0.
+        /// The offset of the first invalid byte in the record, from 0.
         at_byte: usize,
     },
-    /// No JSON by RFC 8259.
-    #[error("the record is no JSON: {cause}")]
+    /// The record is not JSON (RFC 8259).
+    #[error("the record is not JSON: {cause}")]
     Syntax {
-        /// What is wrong, with line and column in the record.
+        /// The fault, with line and column in the record.
         cause: String,
     },
-    /// An escape in a text stands for no character.
-    #[error("the record holds half of a surrogate pair (`\\ud800` to `\\udfff`), which is no character")]
+    /// An escape in a text is half of a surrogate pair.
+    #[error("the record has half of a surrogate pair (`\\ud800` to `\\udfff`), which is not a character")]
     Surrogate,
-    /// Lists and objects in one another.
-    #[error("the record has lists and objects more than {MAX_DEPTH} levels deep")]
+    /// Lists and objects are nested too deeply.
+    #[error("the record nests lists and objects more than {MAX_DEPTH} levels deep")]
     TooDeep,
-    /// Readers differ on which of two equal names counts.
-    #[error("the name {name:?} stands twice in one object of the record")]
+    /// A name occurs twice in one object. Parsers differ on which of the two members counts.
+    #[error("the name {name:?} occurs twice in one object of the record")]
     RepeatedName {
-        /// The first such name, cut where it is long.
+        /// The repeated name, truncated if it is long.
         name: String,
     },
-    /// JSON, and something else than an object.
-    #[error("the record is {found}, and a record is an object")]
+    /// The record is JSON, but not an object.
+    #[error("the record is {found}, not an object")]
     NotAnObject {
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
-    /// More or fewer fields than the header has.
-    #[error("the record has {found} fields, and the header {wanted}")]
+    /// The record has more or fewer fields than the header.
+    #[error("the record has {found} fields, but the header has {wanted}")]
     Fields {
-        /// How many there are.
+        /// The number of fields found.
         found: usize,
-        /// How many there should be.
+        /// The number of fields in the header.
         wanted: usize,
     },
-    /// Something follows the quote that ends a field.
-    #[error("in field {field} something stands between the closing quote and the delimiter")]
+    /// Characters follow the closing quote of a field.
+    #[error("field {field} has characters between its closing quote and the delimiter")]
     AfterQuote {
-        /// Which field, from 1.
+        /// The number of the field, from 1.
         field: usize,
     },
-    /// Some readers end a line there, others do not.
-    #[error("field {field} holds a carriage return that ends no line, outside of quotes")]
+    /// A field contains a bare carriage return. Some parsers end a line there, others do not.
+    #[error("field {field} has a carriage return outside of quotes that does not end a line")]
     CarriageReturn {
-        /// Which field, from 1.
+        /// The number of the field, from 1.
         field: usize,
     },
 }
 
 /// A value as its source wrote it.
 ///
-/// Numbers keep their text: no binary float is on the way, and `7.10` is not `7.1`.
+/// Numbers keep their text, without conversion to a binary float: `7.10` is not `7.1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Raw {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number of JSON's grammar, in its source's digits.
+    /// A JSON number, in the source's own digits.
     Number(String),
     /// A text, with its escapes resolved.
     Text(String),
     /// A list.
     List(Vec<Raw>),
-    /// An object, its members in the order they came. No name stands twice.
+    /// An object, with its members in their original order. Names are unique.
     Object(Vec<(String, Raw)>),
 }
 
 impl Raw {
-    /// Reads `json`, with white space around it or without, as one JSON value: by RFC 8259, no name twice in one object, and
-    /// at most [`MAX_DEPTH`] levels deep.
+    /// Parses `json` as one JSON value (RFC 8259), with optional white space around it. Names must be unique in each
+    /// object, and nesting is at most [`MAX_DEPTH`] levels deep.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first fault found.
     pub fn parse(json: &[u8]) -> Result<Self, BadRecord> {
         let text =
             str::from_utf8(json).map_err(|error| BadRecord::NotUtf8 { at_byte: error.valid_up_to() })?;
         parser::parse(text)
     }
 
-    /// Reads `json` as [`Raw::parse`] does, where it is an object.
+    /// Parses `json` like [`Raw::parse`], and requires an object.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// As for [`Raw::parse`], and for any value other than an object.
     pub fn parse_object(json: &[u8]) -> Result<Self, BadRecord> {
         match Self::parse(json)? {
             object @ Self::Object(_) => Ok(object),
@@ -105,7 +105,7 @@ impl Raw {
         }
     }
 
-    /// What kind of value it is, in words.
+    /// The kind of the value, in words.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -118,26 +118,26 @@ impl Raw {
         }
     }
 
-    /// The members of an object, in the order they came; nothing for any other value.
+    /// The members of an object, in their original order; empty for any other value.
     #[must_use]
     pub fn members(&self) -> &[(String, Self)] {
         if let Self::Object(members) = self { members } else { &[] }
     }
 
-    /// The member called `name`, where this is an object that has it.
+    /// The member `name`; `None` if this is not an object, or has no such member.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Self> {
         self.members().iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// The items of a list; nothing for any other value.
+    /// The items of a list; empty for any other value.
     #[must_use]
     pub fn items(&self) -> &[Self] {
         if let Self::List(items) = self { items } else { &[] }
     }
 
-    /// The value for validation by a JSON Schema, and for nothing else: its numbers are as near to the source's as 64 bits
-    /// go. One that is greater than all of those is the greatest, so that bounds hold it off as they should.
+    /// Converts the value for validation by a JSON Schema, and for no other use: numbers are rounded to 64 bits. A number
+    /// out of range becomes the largest finite one, so that an upper bound still rejects it.
     #[must_use]
     pub fn to_value(&self) -> Value {
         match self {
@@ -154,7 +154,7 @@ impl Raw {
     }
 }
 
-/// What comes nearest to a number that is out of range.
+/// The finite number nearest to a number that is out of range.
 fn greatest(digits: &str) -> Number {
     let greatest = if digits.starts_with('-') { f64::MIN } else { f64::MAX };
     Number::from_f64(greatest).expect("it is finite")
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_value_is_read_in_its_order() {
+    fn parse_reads_every_kind_of_value_in_order() {
         let json = r#" {"b":[1,"x\u0041\n",{}],"a":null,"ü":true,"":false} "#;
         let list = vec![Raw::Number("1".into()), Raw::Text("xA\n".into()), Raw::Object(Vec::new())];
         let members = vec![
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_keeps_its_sources_own_text() {
+    fn parse_keeps_the_text_of_a_number() {
         let long = "3".repeat(400);
         for digits in ["7.10", "-0", "1E+05", "0.000", "9007199254740993", "1e999999999999", &long] {
             assert_eq!(parse(digits).unwrap(), Raw::Number(digits.into()));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_one_strict_document_is_refused_with_its_reason() {
+    fn parse_rejects_anything_but_one_strict_document() {
         for bad in [
             "",
             "{",
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line_and_column() {
+    fn syntax_error_has_line_and_column() {
         for (bad, cause) in [
             ("{\n \"ä\" 1}", "expected `:` at line 2 column 6"),
             ("{\"a\":}", "expected a value at line 1 column 6"),
@@ -231,8 +231,8 @@ mod tests {
             ("1 1", "expected the end at line 1 column 3"),
             (r#""\x""#, "expected an escape at line 1 column 3"),
             (r#""\u00+1""#, "expected four hexadecimal digits at line 1 column 4"),
-            ("\"\n\"", "expected a quote, or a character that is none of control at line 1 column 2"),
-            ("\"a", "expected a quote, or a character that is none of control at line 1 column 3"),
+            ("\"\n\"", "expected a quote, or a character other than a control character at line 1 column 2"),
+            ("\"a", "expected a quote, or a character other than a control character at line 1 column 3"),
         ] {
             assert_eq!(parse(bad), Err(BadRecord::Syntax { cause: cause.into() }), "{bad}");
         }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_stands_twice_in_one_object_is_named() {
+    fn repeated_name_in_an_object_is_rejected_and_named() {
         let twice = |name: &str| Err(BadRecord::RepeatedName { name: name.into() });
         assert_eq!(parse(r#"{"a":{"b":1,"c":2,"\u0062":3}}"#), twice("b"));
         assert!(parse(r#"{"a":{"a":1},"b":{"a":1}}"#).is_ok());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded_without_overflowing_the_stack() {
+    fn parse_limits_depth_without_stack_overflow() {
         let lists = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         let objects = |depth: usize| r#"{"a":"#.repeat(depth) + "1" + &"}".repeat(depth);
         assert!(parse(&lists(MAX_DEPTH)).is_ok());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_object_is_read_as_one() {
+    fn parse_object_rejects_other_json_values() {
         assert!(Raw::parse_object(b"{}").is_ok());
         for other in ["null", "true", "1", "\"{}\"", "[{}]"] {
             assert!(
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_range_is_the_greatest_to_a_schema() {
+    fn to_value_clamps_a_number_out_of_range() {
         let value = |json: &str| parse(json).unwrap().to_value();
         assert_eq!(value("18446744073709551615"), Value::from(u64::MAX));
         assert_eq!(value(&format!("-{}", "9".repeat(400))), Value::from(f64::MIN));
@@ -284,8 +284,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reading_agrees_with_serde_json_on_what_is_a_document(text in "[\\[\\]{}:,\"\\\\a-c0-9eu .+-]{0,24}") {
-            // serde_json's own value takes repeated names and no numbers out of range; everything else must agree
+        fn parse_accepts_what_serde_json_accepts(text in "[\\[\\]{}:,\"\\\\a-c0-9eu .+-]{0,24}") {
+            // serde_json's own `Value` accepts repeated names, and rejects numbers out of range; in all other cases both must
+            // agree
             let theirs = serde_json::from_str::<Value>(&text);
             match (parse(&text), theirs) {
                 (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours.to_value(), theirs),

@@ -42,8 +42,8 @@ pub fn json_schema<T: ToSchema>() -> Json {
     root
 }
 
-/// The OpenAPI schema `schema` as a JSON Schema: references lead to `$defs`, and objects are closed. utoipa closes structs with
-/// `deny_unknown_fields`, but not the objects of enum variants.
+/// Converts the OpenAPI schema `schema` to a JSON Schema: references point to `$defs`, and objects reject unknown members.
+/// utoipa does the latter for structs with `deny_unknown_fields`, but not for the objects of enum variants.
 fn adapted(mut schema: Json) -> Json {
     match &mut schema {
         Json::Object(members) => {

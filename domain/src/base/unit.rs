@@ -1,11 +1,11 @@
 //! Units of measurement by their UCUM codes, and exact conversion between them (seed: `rfc-0002-ground-truth`, "Schema
 //! Normalization": `unit_conversion`).
 //!
-//! A unit is known by what it comes to in UCUM's base units. Two that come to the same dimensions differ by a factor,
-//! which is a fraction of whole numbers; nothing is rounded unless that is asked for. In UCUM an annotation (`{USD}`)
-//! has no dimension. Here each is a dimension of its own: dollars are not euros, and persons are not households.
-//! Reading a unit and finding a factor take some microseconds, applying one a tenth of one: whoever converts a million
-//! records keeps the factors.
+//! A unit is defined by its value in UCUM's base units. Two units with the same dimensions differ by a factor, which is an
+//! exact fraction; a conversion rounds only on request. In UCUM an annotation (`{USD}`) has no dimension. Here each
+//! annotation is a dimension of its own: dollars are not euros, and persons are not households.
+//! Parsing a unit and finding a factor take some microseconds, and applying a factor a tenth of a microsecond. A caller
+//! that converts a million records should therefore keep the factors.
 
 mod equivalence;
 mod factor;
@@ -24,110 +24,110 @@ use measure::Measure;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The longest code, and the longest spelling, of a unit, in bytes.
+/// The maximum length of a code, and of a spelling, in bytes.
 pub const CODE_MAX_BYTES: usize = 128;
 
-/// Why there is no such unit, or no conversion.
+/// Why a text is not a unit, or a unit does not convert to another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// Too long to be looked at, or empty.
-    #[error("the code of a unit has 1 to {CODE_MAX_BYTES} bytes; this one has {size_bytes}")]
+    /// The code is empty or too long.
+    #[error("the unit code has {size_bytes} bytes (1 to {CODE_MAX_BYTES} allowed)")]
     Length {
-        /// How long it is.
+        /// The length of the code, in bytes.
         size_bytes: usize,
     },
-    /// No UCUM code by its form.
-    #[error("{code:?} is no UCUM code: expected {expected} at byte {at}")]
+    /// The code does not follow UCUM's grammar.
+    #[error("{code:?} is not a UCUM code: expected {expected} at byte {at}")]
     Syntax {
         /// The code.
         code: String,
-        /// Where it ceases to be one, in bytes.
+        /// The offset of the fault, in bytes.
         at: usize,
-        /// What could stand there.
+        /// The element that is allowed there.
         expected: &'static str,
     },
-    /// Parentheses in parentheses.
-    #[error("{code:?} has parentheses more than {NESTING_MAX} deep")]
+    /// Parentheses are nested too deeply.
+    #[error("{code:?} nests parentheses more than {NESTING_MAX} levels deep")]
     Nesting {
         /// The code.
         code: String,
     },
-    /// A unit that the table does not have.
-    #[error("{unit:?} in {code:?} is no unit that is known here (UCUM's codes are case-sensitive)")]
+    /// A unit is not in the table.
+    #[error("{unit:?} in {code:?} is not a known unit (UCUM codes are case-sensitive)")]
     Unknown {
         /// The code.
         code: String,
-        /// The part of it.
+        /// The unknown part of the code.
         unit: String,
     },
-    /// A prefix on a unit that takes none.
+    /// A unit has a prefix that it does not allow.
     #[error("{unit:?} in {code:?} has a prefix, which UCUM does not allow there")]
     Prefix {
         /// The code.
         code: String,
-        /// The part of it.
+        /// The part of the code with the prefix.
         unit: String,
     },
-    /// An exponent that is too large.
+    /// An exponent is too large.
     #[error("{code:?} has an exponent outside -{EXPONENT_MAX} to {EXPONENT_MAX}")]
     Exponent {
         /// The code.
         code: String,
     },
-    /// A number that is zero, or a unit too large or too small.
-    #[error("{code:?} comes to zero, or to more than {FACTOR_BITS_MAX} bits of the base units")]
+    /// The value in base units is zero, or too large or too small.
+    #[error("{code:?} is zero, or has a value of more than {FACTOR_BITS_MAX} bits in base units")]
     Range {
         /// The code.
         code: String,
     },
-    /// A reading on a scale as a part of another unit.
-    #[error("{code:?} reckons with {scale:?}, which is a reading on a scale and stands alone")]
+    /// A scale (such as `Cel`) is combined with other units.
+    #[error("{code:?} combines {scale:?} with other units, but a scale can only be used alone")]
     ScaleInTerm {
         /// The code.
         code: String,
-        /// The part of it.
+        /// The scale.
         scale: String,
     },
-    /// A reading on a scale, and something else.
-    #[error("`{from}` does not convert to `{to}`: a reading on a scale converts to itself alone")]
+    /// A scale (such as `Cel`) does not convert to another unit.
+    #[error("`{from}` does not convert to `{to}`: a scale only converts to itself")]
     Scale {
-        /// Of what.
+        /// The unit to convert from.
         from: String,
-        /// To what.
+        /// The unit to convert to.
         to: String,
     },
-    /// Units that measure different things.
+    /// The units measure different quantities.
     #[error(
-        "`{from}` does not convert to `{to}`: the one measures {from_dimension}, the other {to_dimension}, and only a factor \
-         given for a substance could lie between them"
+        "`{from}` does not convert to `{to}`: the dimensions {from_dimension} and {to_dimension} differ, and no factor for the \
+         substance connects them"
     )]
     Dimension {
-        /// Of what.
+        /// The unit to convert from.
         from: String,
-        /// In base units.
+        /// Its dimension in base units.
         from_dimension: String,
-        /// To what.
+        /// The unit to convert to.
         to: String,
-        /// In base units.
+        /// Its dimension in base units.
         to_dimension: String,
     },
-    /// A unit and its inverse.
+    /// One unit is the inverse of the other.
     #[error(
         "`{from}` does not convert to `{to}`, because one is the inverse of the other; use the `reciprocal` normalizer"
     )]
     Inverse {
-        /// Of what.
+        /// The unit to convert from.
         from: String,
-        /// To what.
+        /// The unit to convert to.
         to: String,
     },
-    /// A factor for a substance that is zero or less.
-    #[error("a factor between units is more than zero; {amount} is not")]
+    /// The factor for a substance is zero or less.
+    #[error("the factor {amount} between units is not more than zero")]
     Amount {
         /// The factor.
         amount: Decimal,
     },
-    /// A spelling that is neither in the table of aliases nor a code.
+    /// The spelling is neither in the table of aliases nor a code.
     #[error("{spelling:?} is neither a known spelling of a unit nor a UCUM code")]
     Spelling {
         /// The spelling, or its beginning.
@@ -144,18 +144,19 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// The UCUM code, as it was written.
+    /// The UCUM code as written.
     #[must_use]
     pub fn code(&self) -> &str {
         &self.code
     }
 
-    /// The unit that `spelling` means where it stands in a source's data.
+    /// The unit that `spelling` means in a source's data.
     ///
-    /// There a common spelling comes first (`G` is the gram, `MG` the milligram, `ML` the millilitre, `IU` the international
-    /// unit), and a UCUM code second (in which `G` would be the gauss, `MG` a million of them and `ML` the megalitre). So a
-    /// source that writes UCUM is read by `parse`, as ontologies and pipelines are. What means several things in the wild, as `cal` and `Cal` for a thousand
-    /// calories, has no spelling here beside its code. Only the whole spelling is looked up, not a part of it.
+    /// A common spelling takes precedence (`G` is the gram, `MG` the milligram, `ML` the milliliter, `IU` the international
+    /// unit) over a UCUM code (in which `G` is the gauss, `MG` the megagauss and `ML` the megaliter). Ontologies,
+    /// pipelines, and sources that write UCUM are therefore parsed with `parse`. An ambiguous spelling has no alias, only
+    /// its code: `cal` and `Cal`, for example, are also used for a thousand calories. Only the whole spelling is looked up,
+    /// not a part of it.
     ///
     /// # Errors
     ///
@@ -167,23 +168,23 @@ impl Unit {
         })
     }
 
-    /// What a number of `from` is multiplied by to be a number of `to`.
+    /// The factor that converts a number of `from` to a number of `to`.
     ///
     /// # Errors
     ///
-    /// If the two measure different things, if one is the inverse of the other, or if one is a reading on a scale
-    /// (`Cel`, `[pH]`) and the other is another unit.
+    /// If the two have different dimensions, if one is the inverse of the other, or if one is a scale (`Cel`, `[pH]`) and
+    /// the other is another unit.
     pub fn conversion(from: &Self, to: &Self) -> Result<Factor, UnitError> {
         let quotient = Self::quotient(from, to)?;
         quotient.number().map(Factor::new).ok_or_else(|| Self::mismatch(from, to))
     }
 
-    /// As [`Self::conversion`], for a substance of which `equivalence` holds: between mass and international units of a
-    /// vitamin, or mass and amount of a substance whose molar mass is known, in either direction.
+    /// Like [`Self::conversion`], with a factor for one substance: between mass and international units of a vitamin, or
+    /// between mass and amount of a substance with a known molar mass, in either direction.
     ///
     /// # Errors
     ///
-    /// As for [`Self::conversion`], if that leads from the one to the other neither.
+    /// As for [`Self::conversion`], if `equivalence` does not connect the two units either.
     pub fn conversion_by(from: &Self, to: &Self, equivalence: &Equivalence) -> Result<Factor, UnitError> {
         let quotient = Self::quotient(from, to)?;
         let one = equivalence.measure();
@@ -192,7 +193,7 @@ impl Unit {
         number.map(Factor::new).ok_or_else(|| Self::mismatch(from, to))
     }
 
-    /// What `from` is in terms of `to`.
+    /// The quotient of `from` and `to`, in base units.
     fn quotient(from: &Self, to: &Self) -> Result<Measure, UnitError> {
         let (of, by) = (&from.measure, &to.measure);
         if of.is_same_scale(by) {

@@ -1,6 +1,6 @@
-//! Whole numbers in base 128, the lowest digit first, with the high bit set where more follow (LEB128).
+//! Unsigned integers in LEB128: base 128, lowest digit first, with the high bit set if another byte follows.
 
-/// The digits of the largest number.
+/// The maximum number of bytes of a `u64`.
 const DIGITS_MAX: u32 = 10;
 
 /// Appends `number`.
@@ -12,7 +12,7 @@ pub fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Takes a number off the start of `bytes`; `None` if there is none.
+/// Removes a number from the start of `bytes`; `None` if it is incomplete or too long.
 #[inline]
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
@@ -26,13 +26,13 @@ pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Appends the length of `part`, and `part`.
+/// Appends the length of `part`, then `part`.
 pub fn put_part(bytes: &mut Vec<u8>, part: &[u8]) {
     put(bytes, part.len() as u64);
     bytes.extend_from_slice(part);
 }
 
-/// Takes a part off the start of `bytes`, with its length; `None` if there is none.
+/// Removes a length, and a part of that length, from the start of `bytes`; `None` if it is incomplete.
 #[inline]
 pub fn take_part<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
     let len = usize::try_from(take(bytes)?).ok()?;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_reads_back_whatever_its_length() {
+    fn number_round_trips_at_every_length() {
         for number in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
             let mut bytes = Vec::new();
             put(&mut bytes, number);

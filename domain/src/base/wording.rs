@@ -1,22 +1,21 @@
-//! What serde, and what compiles patterns, say of something that they do not take: in words that tell nothing of how the
-//! reader is written, and on one line.
+//! Rewording of the errors of serde and regex: on one line, without Rust type names.
 
-/// The most characters of a given text that an error quotes.
+/// The maximum length of input that an error quotes, in characters.
 pub const QUOTED_MAX_CHARS: usize = 80;
 
-/// The beginning of a text that a caller gave, for an error: the text may be as long as a request.
+/// The beginning of a caller's text, to quote in an error. The text may be as long as a request.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     text.chars().take(QUOTED_MAX_CHARS).collect()
 }
 
-/// What serde says of a value, where it names the types of the reader's language.
+/// Rewords a message of serde that names Rust types.
 #[must_use]
 pub fn plain(told: &str) -> String {
     let (what, place) = told.split_at(told.rfind(" at line ").unwrap_or(told.len()));
     if what == "expected value" {
-        // so it is where one of several words should stand, or an object with one of them for its name
-        return format!("invalid type: expected one of the words that are taken here{place}");
+        // serde reports this if an enum is expected: one of several words, or an object named by one of them
+        return format!("invalid type: expected one of the allowed words{place}");
     }
     let Some((given, expected)) = what.rsplit_once(", expected ").filter(|(given, _)| is_invalid(given))
     else {
@@ -43,7 +42,7 @@ fn given_in_words(given: &str) -> String {
 fn expected_in_words(expected: &str) -> &str {
     match expected {
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
         "f32" | "f64" => "a number",
         "a map" | "map" => "an object",
         "a sequence" => "a list",
@@ -53,17 +52,17 @@ fn expected_in_words(expected: &str) -> &str {
         _ if expected.starts_with("struct ") || expected == "struct variant" => "an object",
         _ if expected.starts_with("internally tagged enum ") => "an object",
         _ if expected.starts_with("adjacently tagged enum ") => "an object",
-        _ if expected.starts_with("enum ") => "one of the words that are taken here",
+        _ if expected.starts_with("enum ") => "one of the allowed words",
         _ => expected,
     }
 }
 
-/// What is wrong with a pattern, without the drawing of where.
+/// The fault of a pattern, without the diagram that regex draws.
 #[must_use]
 pub fn of_pattern(error: &regex::Error) -> String {
     let told = error.to_string();
     let what = told.rsplit_once("error: ").map_or(told.as_str(), |(_, what)| what);
-    format!("it is no pattern: {}", what.trim().replace('\n', " "))
+    format!("it is not a pattern: {}", what.trim().replace('\n', " "))
 }
 
 #[cfg(test)]
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_names_a_type_of_the_reader_is_told_in_words() {
+    fn plain_rewords_messages_that_name_rust_types() {
         for (told, plain_words) in [
             (
                 "invalid type: string \"x\", expected struct Axis at line 1 column 59",
@@ -84,7 +83,7 @@ mod tests {
             ),
             (
                 "invalid value: integer `-1`, expected u64",
-                "invalid value: integer `-1`, expected a whole number from 0 on",
+                "invalid value: integer `-1`, expected a whole number of at least 0",
             ),
             (
                 "invalid type: unit variant, expected struct variant",
@@ -104,7 +103,7 @@ mod tests {
             ),
             (
                 "expected value at line 1 column 82",
-                "invalid type: expected one of the words that are taken here at line 1 column 82",
+                "invalid type: expected one of the allowed words at line 1 column 82",
             ),
         ] {
             assert_eq!(plain(told), plain_words);
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_left_as_it_is() {
+    fn plain_keeps_other_messages() {
         for told in [
             "invalid type: string \"a, expected u64\", expected a day",
             "unknown field `a, expected i32`, expected `b` or `c`",
@@ -125,11 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_none_is_told_of_on_one_line() {
+    fn fault_of_a_pattern_is_on_one_line() {
         for pattern in ["(", "a{2,1}", "(?x)\n[", "(a{1000}){1000}", "\\p{Nope}"] {
-            let error = regex::RegexBuilder::new(pattern).size_limit(1000).build().expect_err("it is none");
+            let error =
+                regex::RegexBuilder::new(pattern).size_limit(1000).build().expect_err("it is invalid");
             let told = of_pattern(&error);
-            assert!(told.starts_with("it is no pattern: ") && !told.contains('\n'), "{told}");
+            assert!(told.starts_with("it is not a pattern: ") && !told.contains('\n'), "{told}");
             assert!(told.len() < 100, "{told}");
         }
     }

@@ -108,13 +108,13 @@ pub enum Conservative {
 }
 
 impl Axis {
-    /// Whether it is a group of values by their keys.
+    /// Whether the axis is a group of values by key.
     #[must_use]
     pub fn is_group(&self) -> bool {
         self.axis.split('.').any(|segment| segment == "*")
     }
 
-    /// The path of the value under `key`; its own path where it is no group.
+    /// The path of the value under `key`; the axis's own path if it is not a group.
     #[must_use]
     pub fn at_key(&self, key: &str) -> String {
         match self.axis.split_once('*') {
@@ -123,7 +123,7 @@ impl Axis {
         }
     }
 
-    /// The key that stands in `path` in the group's place, where `path` is one of this group.
+    /// The key that `path` has in place of `*`. `None` if `path` does not belong to this group.
     #[must_use]
     pub fn key_in<'p>(&self, path: &'p str) -> Option<&'p str> {
         let (before, after) = self.axis.split_once('*')?;
@@ -150,15 +150,15 @@ impl Axis {
         let rest_is_sound = segments.all(|segment| segment == "*" || is_name(segment));
         if !begins_with_a_name || !rest_is_sound || groups > 1 || self.axis.len() > PATH_MAX_BYTES {
             return Err(format!(
-                "a path is at most {PATH_MAX_BYTES} bytes of names (`a-z 0-9 _`, a letter first) separated by full \
-                 stops, one of which may be `*`, though not the first"
+                "the path is invalid: at most {PATH_MAX_BYTES} bytes allowed, names of `a-z 0-9 _` with a letter first, \
+                 separated by dots; one name after the first may be `*`"
             ));
         }
         if self.identity && (groups > 0 || self.kind == AxisType::Number) {
-            return Err("an identity is no group, and no number that is not whole".into());
+            return Err("an identity axis cannot be a group or of type `number`".into());
         }
         if self.indexed && groups > 0 {
-            return Err("a group is not indexed".into());
+            return Err("a group cannot be indexed".into());
         }
         let is_for_numbers = self.unit.is_some()
             || self.precision.is_some()
@@ -166,7 +166,8 @@ impl Axis {
             || self.conservative.is_some();
         if is_for_numbers && !self.kind.is_numeric() {
             return Err(
-                "only numbers have a unit, a precision, a relative tolerance, or a conservative side".into(),
+                "only numeric axes have a unit, a precision, a relative tolerance or a conservative side"
+                    .into(),
             );
         }
         let is_part = |part: &Decimal| *part >= Decimal::from(0) && *part < Decimal::from(1);
@@ -177,36 +178,36 @@ impl Axis {
             unit.parse::<Unit>().map_err(|error| error.to_string())?;
         }
         if (self.kind == AxisType::Enum) == self.values.is_empty() {
-            return Err("an enum names its `values`, and nothing else does".into());
+            return Err("`values` is required for an `enum` and not allowed for other types".into());
         }
         let distinct: BTreeSet<_> = self.values.iter().collect();
         if distinct.len() != self.values.len()
             || distinct.len() > ENUM_VALUES_MAX
             || self.values.iter().any(|value| is_blank(value))
         {
-            return Err(format!("`values` are different words, at most {ENUM_VALUES_MAX}"));
+            return Err(format!("`values` must be distinct and not blank, at most {ENUM_VALUES_MAX}"));
         }
         if self.precision.is_some_and(|places| !(PLACES_MIN..=PLACES_MAX).contains(&places)) {
-            return Err(format!("`precision` is {PLACES_MIN} to {PLACES_MAX}"));
+            return Err(format!("`precision` is out of range ({PLACES_MIN} to {PLACES_MAX} allowed)"));
         }
         if self.max_ttl_seconds == Some(0) {
-            return Err("`max_ttl_seconds` is 1 or more".into());
+            return Err("`max_ttl_seconds` is 0 (1 or more allowed)".into());
         }
         if self.state_sensitive && self.max_ttl_seconds.is_none() {
-            return Err("what is `state_sensitive` needs `max_ttl_seconds`".into());
+            return Err("`state_sensitive` requires `max_ttl_seconds`".into());
         }
         Ok(())
     }
 }
 
-/// Whether `key` can stand in a group's place.
+/// Whether `key` is a valid key of a group: 1 to 64 ASCII letters, digits, `_` or `-`.
 #[must_use]
 pub fn is_group_key(key: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=GROUP_KEY_MAX_BYTES).contains(&key.len()) && key.bytes().all(allowed)
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it out so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }

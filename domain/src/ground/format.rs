@@ -1,4 +1,5 @@
-//! How a payload is cut into raw records (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline").
+//! The format of a payload, by which it is split into raw records (seed: `rfc-0002-ground-truth`, "Data Ingestion
+//! Pipeline").
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -8,10 +9,10 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// The longest path to the records, in characters.
 pub const PATH_MAX_CHARS: usize = 1024;
-/// The most steps of one.
+/// The maximum number of steps in a path.
 pub const PATH_MAX_STEPS: usize = 32;
 
-// absent options are serialized with their defaults, so that both forms of a format have one digest
+// absent options are serialized with their defaults, so that both forms of a format have the same digest
 /// The format of a payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -41,25 +42,27 @@ const fn quoted() -> bool {
     true
 }
 
-/// Why a text is no path to the records.
+/// Why a text is not a path to the records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRecordsPath {
-    /// Too long, or too many steps.
+    /// The path is too long or has too many steps.
     #[error(
-        "a path to the records has at most {PATH_MAX_CHARS} characters and {PATH_MAX_STEPS} steps; this one has \
-         {chars} and {steps}"
+        "the path to the records is too long (at most {PATH_MAX_CHARS} characters and {PATH_MAX_STEPS} steps allowed): \
+         {chars} characters and {steps} steps"
     )]
     Length {
-        /// How long it is.
+        /// The number of characters.
         chars: usize,
-        /// How many steps it has.
+        /// The number of steps.
         steps: usize,
     },
-    /// Not empty, and without the slash that begins each step.
-    #[error("a path to the records is empty or begins with `/` (RFC 6901), like `/data/items`")]
+    /// The path is not empty and does not begin with a slash.
+    #[error(
+        "the path to the records is invalid: it is empty or begins with `/` (RFC 6901), as in `/data/items`"
+    )]
     Start,
-    /// A `~` that escapes nothing.
-    #[error("in a path to the records `~` stands for itself as `~0`, and for `/` as `~1` (RFC 6901)")]
+    /// A `~` without `0` or `1` after it.
+    #[error("the path to the records has an invalid escape: write `~0` for `~` and `~1` for `/` (RFC 6901)")]
     Escape,
 }
 
@@ -138,10 +141,10 @@ fn unescaped(step: &str) -> Result<String, BadRecordsPath> {
     Ok(text)
 }
 
-/// Why a character cannot stand between fields.
+/// Why a character is not a delimiter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a delimiter is one ASCII character, and neither letter, digit, `\"` nor a line's end; this one is {given:?}"
+    "{given:?} is not a delimiter (one ASCII character allowed, except letters, digits, `\"` and line breaks)"
 )]
 pub struct BadDelimiter {
     given: char,
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn each_format_is_read_and_written_out_whole() {
+    fn format_serializes_with_all_options() {
         assert_eq!(written(r#"{"json":{"records":"/3166-1"}}"#), r#"{"json":{"records":"/3166-1"}}"#);
         assert_eq!(written(r#""ndjson""#), r#""ndjson""#);
         assert_eq!(written(r#"{"csv":{}}"#), r#"{"csv":{"delimiter":",","quote":true}}"#);
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_format_or_field_is_named() {
+    fn format_error_names_unknown_format_or_field() {
         for (json, named) in [
             (r#"{"xml":{}}"#, "`xml`"),
             (r#"{"json":{}}"#, "`records`"),
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_the_steps_of_its_json_pointer() {
+    fn records_path_splits_json_pointer_into_steps() {
         let steps = |text: &str| RecordsPath::try_from(text.to_owned()).map(|path| path.steps().to_vec());
         assert_eq!(steps("").unwrap(), [""; 0]);
         assert_eq!(steps("/").unwrap(), [""]);

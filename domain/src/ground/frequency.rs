@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_frequencies_are_the_seeds() {
+    fn update_frequencies_have_the_names_of_the_seed() {
         let words = r#"["realtime","daily","weekly","monthly","quarterly","annual","static","on_demand"]"#;
         assert_eq!(serde_json::to_string(&UpdateFrequency::VARIANTS).expect("it is written"), words);
         let read: Vec<UpdateFrequency> = serde_json::from_str(words).expect("it is read");

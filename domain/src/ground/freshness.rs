@@ -20,8 +20,8 @@ const DAY_S: u64 = 86_400;
 
 /// The longest age that a policy may allow, in seconds: a hundred years.
 pub const MAX_AGE_S: u64 = 36_525 * DAY_S;
-/// So old may a `state_sensitive` axis be where its ontology does not say, in seconds: a day, like the lab value in the
-/// seed's example.
+/// The maximum age of a `state_sensitive` axis without a limit in its ontology, in seconds: one day, as for the lab
+/// value in the seed's example.
 pub const STATE_SENSITIVE_MAX_AGE_S: u64 = DAY_S;
 
 /// A freshness policy document: how old the values of a source may be.
@@ -57,7 +57,7 @@ pub struct AxisFreshnessRequirement {
     pub refresh_on_query: bool,
 }
 
-/// Reads requirements, each of which has its key as the default `axis`.
+/// Deserializes requirements; `axis` defaults to the key of the entry.
 fn named_by_key<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, AxisFreshnessRequirement>, D::Error> {
@@ -120,30 +120,30 @@ pub enum InvalidationTrigger {
     Manual {},
 }
 
-/// What a policy has to know of an axis that its source provides.
+/// The freshness limits of an axis that the source provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AxisBound<'a> {
-    /// Its name in the ontology.
+    /// The path of the axis in the ontology.
     pub axis: &'a str,
-    /// Whether it tells of a state that changes, so that it must not be old.
+    /// Whether the axis describes a changing state, so that its age is limited.
     pub state_sensitive: bool,
-    /// The greatest age that the ontology allows it, in seconds.
+    /// The maximum age that the ontology allows, in seconds.
     pub max_ttl_seconds: Option<u64>,
 }
 
 impl AxisBound<'_> {
-    /// How old the axis may be at the most, in seconds; nothing where any age will do.
+    /// The maximum age in seconds; `None` if any age is allowed.
     fn limit_s(&self) -> Option<u64> {
         self.max_ttl_seconds.or(self.state_sensitive.then_some(STATE_SENSITIVE_MAX_AGE_S))
     }
 }
 
 impl FreshnessPolicy {
-    /// The policy of a source that has none of its own. It warns of what is stale, and refuses a stale axis whose age is
-    /// bounded by its ontology, starting a refresh; a new version is an invalidation. The greatest age leaves room for one
-    /// release that does not come:
+    /// The default policy of a source. It serves stale values with a warning and treats a new version as an
+    /// invalidation. It returns an error for a stale axis whose age the ontology limits, and starts a refresh. The
+    /// maximum age leaves room for one late release:
     ///
-    /// | `update_frequency` | greatest age |
+    /// | `update_frequency` | maximum age |
     /// | --- | --- |
     /// | `realtime` | 5 minutes |
     /// | `daily` | 2 days |
@@ -151,10 +151,10 @@ impl FreshnessPolicy {
     /// | `monthly` | 62 days |
     /// | `quarterly` | 184 days |
     /// | `annual` | 732 days |
-    /// | `static` | a hundred years: what nobody means to update does not get old |
-    /// | `on_demand` | 366 days: nobody has promised anything, and a year without is worth a word |
+    /// | `static` | a hundred years: a source without planned updates does not become stale |
+    /// | `on_demand` | 366 days: no release is scheduled, and a year without one deserves a warning |
     ///
-    /// An axis may not be older than its ontology says; where it does not, a `state_sensitive` one not than
+    /// The limit of the ontology applies if it is shorter. A `state_sensitive` axis without such a limit is limited to
     /// [`STATE_SENSITIVE_MAX_AGE_S`].
     #[must_use]
     pub fn default_of(
@@ -190,8 +190,8 @@ impl FreshnessPolicy {
         }
     }
 
-    /// What is required of an axis by its name, or by that of its group (`nutrients.*.amount`); of several groups the one
-    /// that allows the least age. Nothing where the defaults hold.
+    /// The requirement of an axis, by its own path or by the path of its group (`nutrients.*.amount`). If several
+    /// groups match, the one with the shortest maximum age applies. `None` if the defaults apply.
     fn requirement(&self, axis: &str) -> Option<&AxisFreshnessRequirement> {
         self.axis_freshness.get(axis).or_else(|| {
             let groups = self.axis_freshness.iter().filter(|(group, _)| covers(group, axis));
@@ -199,7 +199,7 @@ impl FreshnessPolicy {
         })
     }
 
-    /// How old an axis may be, in seconds: as is required of it, and within each `time_based` trigger's time.
+    /// The maximum age of an axis, in seconds: the shortest of its requirement and all `time_based` triggers.
     fn max_age_s(&self, requirement: Option<&AxisFreshnessRequirement>) -> u64 {
         let required = requirement.map_or(self.default_max_age_seconds, |required| required.max_age_seconds);
         let ttls = self.invalidation_triggers.iter().filter_map(|trigger| match trigger {
@@ -210,7 +210,7 @@ impl FreshnessPolicy {
     }
 }
 
-/// Whether the path of a keyed group, with `*` for any key, is that of this axis.
+/// Whether the path of a keyed group, in which `*` matches any key, matches the path `axis`.
 fn covers(group: &str, axis: &str) -> bool {
     let (mut parts, mut keys) = (group.split('.'), axis.split('.'));
     loop {
@@ -222,7 +222,7 @@ fn covers(group: &str, axis: &str) -> bool {
     }
 }
 
-/// How old what was true at `as_of` is, in whole seconds; 0 where that lies ahead.
+/// The age of a value that was true at `as_of`, in whole seconds; 0 if `as_of` is in the future.
 #[must_use]
 pub fn age_s(as_of: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(now.duration_since(as_of).as_secs()).unwrap_or(0)

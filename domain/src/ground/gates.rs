@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_allow_exactly_their_share_and_no_more() {
+    fn gates_report_breach_only_above_allowed_ratio() {
         let gates = Gates::default();
         assert_eq!(gates.breaches(&counts(100, 1, Some((100, 5, 100))), None), []);
         assert_eq!(
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_that_are_set_are_checked() {
+    fn gates_check_optional_limits_when_set() {
         let gates = Gates { max_changed_ratio: Some(ratio("0.5")), min_records: 11, ..Gates::default() };
         assert_eq!(
             gates.breaches(&counts(10, 0, Some((10, 0, 6))), Some("2023".into())),

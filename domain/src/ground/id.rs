@@ -1,19 +1,21 @@
-//! The names of ground-truth documents.
+//! The ids of ground-truth documents.
 
 use crate::base::wording::excerpt;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// The longest name, in characters.
+/// The maximum length of an id, in characters.
 pub const NAME_MAX_CHARS: usize = 64;
 
-/// Why a text is not such a name.
+/// Why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an id: it has 2 to {NAME_MAX_CHARS} of `a-z 0-9 -`, and does not begin with `-`")]
+#[error(
+    "`{0}` is not an id (2 to {NAME_MAX_CHARS} characters of `a-z 0-9 -` allowed, not beginning with `-`)"
+)]
 pub struct BadId(String);
 
-/// Whether `text` is one.
+/// Whether `text` is an id.
 fn is_id(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (2..=NAME_MAX_CHARS).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('-')
@@ -68,13 +70,13 @@ macro_rules! ids {
 ids! {
     /// The stable id of a source (`oracle_id`): never reused, never renamed.
     SourceId
-    /// The id of an ontology, whatever its version.
+    /// The id of an ontology, the same for all its versions.
     OntologyId
     /// The id of an ingestion pipeline.
     PipelineId
-    /// The id of a workflow of verification.
+    /// The id of a verification workflow.
     WorkflowId
-    /// The id of a template of facts, within its ontology.
+    /// The id of a fact template within its ontology.
     TemplateId
 }
 
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_short_lower_case_word() {
+    fn id_accepts_only_short_lower_case_text() {
         let longest = "x".repeat(NAME_MAX_CHARS);
         for id in ["ab", "usda-sr", "4217", &longest] {
             assert_eq!(id.parse::<SourceId>().map(String::from).as_deref(), Ok(id));

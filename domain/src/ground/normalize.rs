@@ -1,8 +1,8 @@
 //! Normalization: a raw record becomes a record of the ontology, or is rejected with a reason.
 //!
-//! Source: RFC-0002, "Schema Normalization". A [`Normalizer`] is a definition made ready for an ontology: whatever cannot work
-//! is told when it is made, and what is left depends on the raw record alone, so that the same bytes always come to the same
-//! record.
+//! Source: RFC-0002, "Schema Normalization". A [`Normalizer`] is a definition compiled for an ontology. Compilation
+//! reports every fault of the definition. The result of a normalization depends only on the raw record, so the same
+//! bytes always give the same record.
 
 mod checks;
 mod compile;
@@ -36,30 +36,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use steps::{Dates, Step};
 
-/// A record as it comes out of normalization.
+/// A normalized record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Normalized {
-    /// What it says.
+    /// The content of the record.
     pub content: Content,
     /// The canonical JSON of the content.
     pub json: Vec<u8>,
     /// The row of the content (`Content::to_row`).
     pub row: Vec<u8>,
-    /// The values by which it is looked up: the places of their axes, and their key bytes.
+    /// The values by which the record is indexed: the indexes of their axes, and their key bytes.
     pub index: Vec<(u16, Vec<u8>)>,
-    /// Which thing it speaks of.
+    /// The identity of the record.
     pub identity: Identity,
-    /// What the source knows it by.
+    /// The source's own id of the record.
     pub source_record_id: String,
-    /// From when on it is valid, where the record says so.
+    /// The time from which it is valid, if the record names it.
     pub valid_from: Option<Timestamp>,
-    /// Until when, where the record says so.
+    /// The time until which it is valid, if the record names it.
     pub valid_until: Option<Timestamp>,
-    /// What was noted and did not keep it out.
+    /// Warnings; they do not reject the record.
     pub warnings: Vec<Rejection>,
 }
 
-/// A definition made ready.
+/// A compiled definition.
 #[derive(Debug)]
 pub struct Normalizer {
     ontology: Arc<Ontology>,
@@ -69,13 +69,13 @@ pub struct Normalizer {
     mappings: Vec<Mapping>,
     steps: Vec<Step>,
     checks: Vec<Checked>,
-    /// The fields by which the source knows a record; none where its identity says that.
+    /// The fields that identify the record within its source; empty if its identity does.
     record_key: Vec<Path>,
     valid_time: Option<ValidTimes>,
     transformations: Vec<String>,
 }
 
-/// Where a record says when it is valid.
+/// The fields with the period of validity of a record.
 #[derive(Debug)]
 struct ValidTimes {
     from: Path,
@@ -83,24 +83,24 @@ struct ValidTimes {
     dates: Dates,
 }
 
-/// A value on its way, with where it came from.
+/// A value between mapping and normalization, with its origin.
 struct Mapped<'n, 'r> {
     mapping: &'n Mapping,
-    /// The axis's path, with the key in a group's place.
+    /// The path of the axis, with the key in place of `*` for a group.
     path: Cow<'n, str>,
     found: Found<'n, 'r>,
-    /// The unit that the record itself names for it.
+    /// The unit that the record itself names for the value.
     unit: Option<Cow<'r, str>>,
 }
 
-/// The values of a record by their paths, each with the mapping by which it came.
+/// The values of a record by their paths, each with its mapping.
 type Values<'n> = BTreeMap<Cow<'n, str>, (&'n Mapping, Typed)>;
 
 impl Normalizer {
-    /// The record that `raw` comes to.
+    /// Normalizes `raw`.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// The reason of the rejection.
     pub fn normalize(&self, raw: &Raw) -> Result<Normalized, Rejection> {
         let mut warnings = Vec::new();
         if let Some(schema) = &self.schema
@@ -128,7 +128,7 @@ impl Normalizer {
             };
             let Some(value) = value else { continue };
             if values.contains_key(&path) {
-                return Err(Rejection::new(Rule::Mapping, Some(&path), "two elements are called so"));
+                return Err(Rejection::new(Rule::Mapping, Some(&path), "two elements have this name"));
             }
             values.insert(path, (mapping, value));
         }
@@ -148,7 +148,7 @@ impl Normalizer {
         Some((Identity::new(identity), source_record_id))
     }
 
-    /// The value of the identity axis at this place of the ontology.
+    /// The value of the identity axis with this index in the ontology.
     fn identity_value(&self, raw: &Raw, place: usize) -> Option<Typed> {
         let axis = self.ontology.axes.get(place)?;
         let mappings = || self.mappings.iter().filter(move |mapping| mapping.axis == place);
@@ -163,7 +163,7 @@ impl Normalizer {
         }
     }
 
-    /// Puts the record together out of values that hold.
+    /// Builds the record from values that passed all checks.
     fn finish(
         &self,
         raw: &Raw,
@@ -173,7 +173,7 @@ impl Normalizer {
         let mut identity = Vec::new();
         for axis in self.ontology.identity() {
             let missing =
-                || Rejection::new(Rule::Mapping, Some(&axis.axis), "nothing says what the record speaks of");
+                || Rejection::new(Rule::Mapping, Some(&axis.axis), "no value identifies the record's entity");
             identity.push(values.get(axis.axis.as_str()).ok_or_else(missing)?.1.clone());
         }
         let (valid_from, valid_until) = self.valid_time(raw)?;
@@ -209,7 +209,7 @@ impl Normalizer {
         })
     }
 
-    /// What the source knows the record by.
+    /// The source's own id of the record.
     fn record_id(&self, raw: &Raw, identity: &[Typed]) -> Result<String, Rejection> {
         if self.record_key.is_empty() {
             let parts: Vec<_> = identity.iter().map(Typed::text).collect();
@@ -229,7 +229,7 @@ impl Normalizer {
         Ok(source_record_id(parts.iter().map(AsRef::as_ref)))
     }
 
-    /// From when until when the record itself says that it is valid.
+    /// The period of validity that the record itself names.
     fn valid_time(&self, raw: &Raw) -> Result<(Option<Timestamp>, Option<Timestamp>), Rejection> {
         let Some(valid_time) = &self.valid_time else { return Ok((None, None)) };
         let read = |path: &Path| {
@@ -252,21 +252,21 @@ impl Normalizer {
         if let (Some(from), Some(until)) = (from, until)
             && until <= from
         {
-            let reason = format!("it would be valid until {until}, and only from {from} on");
+            let reason = format!("it is valid until {until}, which is not after its start, {from}");
             return Err(Rejection::new(Rule::ValidTime, Some(valid_time.from.as_str()), reason));
         }
         Ok((from, until))
     }
 
-    /// The normalizers that a record passes, by the name of each, as provenance tells of them.
+    /// The normalizers of a record by name, as provenance lists them.
     #[must_use]
     pub fn transformations(&self, audit: Audit) -> &[String] {
         if audit.log_transformations { &self.transformations } else { &[] }
     }
 }
 
-/// What a scalar says in words; nothing for null, blank text, a list or an object. A number is the same words however it is
-/// spelled.
+/// The text of a scalar; `None` for null, a blank text, a list or an object. Different spellings of a number give the
+/// same text.
 fn text_of(raw: &Raw) -> Option<Cow<'_, str>> {
     match raw {
         Raw::Bool(value) => Some(if *value { "true" } else { "false" }.into()),
@@ -278,7 +278,7 @@ fn text_of(raw: &Raw) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether there is something: neither null nor blank, nor a list or an object of nothing.
+/// Whether the value is neither null nor blank nor an empty list or object.
 fn is_filled(raw: &Raw) -> bool {
     match raw {
         Raw::Bool(_) | Raw::Number(_) => true,

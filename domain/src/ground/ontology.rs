@@ -1,7 +1,7 @@
 //! Ontologies: the axes, the types of their values, and the axes that identify the subject of a record.
 //!
-//! The RFC leans on an ontology that is not among the seeds (RFC-0001); what one is here, the decisions on how to read the
-//! seeds say. An ontology is a registered document, and immutable under its version.
+//! The RFC relies on an ontology that is not among the seeds (RFC-0001). The decisions on how to read the seeds define
+//! one. An ontology is a registered document and immutable under its version.
 
 mod growth;
 pub mod template;
@@ -52,44 +52,44 @@ impl std::fmt::Display for OntologyRef {
     }
 }
 
-/// Why a document is not an ontology.
+/// Why an ontology document is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadOntology {
-    /// The version is none.
+    /// The version is empty, too long, or has other characters than visible ASCII.
     #[error("`version` is `{}` (1 to {VERSION_MAX_BYTES} visible ASCII characters allowed)", .0.chars().take(VERSION_MAX_BYTES).collect::<String>())]
     Version(String),
-    /// There are too few or too many axes.
-    #[error("`axes` holds {0}; 1 to {AXES_MAX} are taken")]
+    /// The number of axes is out of range.
+    #[error("`axes` has {0} entries (1 to {AXES_MAX} allowed)")]
     Axes(usize),
-    /// Nothing says what a record speaks of.
-    #[error("no axis is marked `identity`: records could not be told apart")]
+    /// No axis identifies the subject of a record.
+    #[error("no axis is marked `identity`, so records cannot be distinguished")]
     NoIdentity,
-    /// Something is wrong with an axis.
+    /// An axis is invalid.
     #[error("axis `{axis}`: {fault}")]
     Axis {
-        /// Which one.
+        /// The path of the axis.
         axis: String,
-        /// What is wrong.
+        /// The fault.
         fault: String,
     },
-    /// There are too many templates.
-    #[error("`fact_templates` holds {0}; at most {TEMPLATES_MAX} are taken")]
+    /// The number of templates exceeds the limit.
+    #[error("`fact_templates` has {0} entries (at most {TEMPLATES_MAX} allowed)")]
     Templates(usize),
-    /// Something is wrong with a template.
+    /// A template is invalid.
     #[error("template `{template_id}`: {fault}")]
     Template {
-        /// Which one.
+        /// The id of the template.
         template_id: TemplateId,
-        /// What is wrong.
+        /// The fault.
         fault: String,
     },
 }
 
 impl Ontology {
-    /// Whether it can be used.
+    /// Validates the document: its version, axes, identities and templates.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The first fault found, with its location.
     pub fn validate(&self) -> Result<(), BadOntology> {
         if !is_version(&self.version) {
             return Err(BadOntology::Version(self.version.clone()));
@@ -102,11 +102,11 @@ impl Ontology {
             let fault = |fault: String| BadOntology::Axis { axis: axis.axis.clone(), fault };
             axis.validate().map_err(fault)?;
             if !seen.insert(axis.axis.as_str()) {
-                return Err(fault("it is there twice".into()));
+                return Err(fault("it is defined twice".into()));
             }
             let other = self.axes.iter().find(|other| other.axis != axis.axis && other.overlaps(axis));
             if let Some(other) = other {
-                return Err(fault(format!("the same path could be meant by `{}`", other.axis)));
+                return Err(fault(format!("its path overlaps with the path of `{}`", other.axis)));
             }
         }
         if self.identity().next().is_none() {
@@ -124,31 +124,32 @@ impl Ontology {
             let template_id = written.template_id.clone();
             let fault = |fault: String| BadOntology::Template { template_id, fault };
             if !seen.insert(&written.template_id) {
-                return Err(fault("it is there twice".into()));
+                return Err(fault("it is defined twice".into()));
             }
             Template::read(written, self).map_err(fault)?;
         }
         Ok(())
     }
 
-    /// Which version it is.
+    /// The reference to this version.
     #[must_use]
     pub fn reference(&self) -> OntologyRef {
         OntologyRef { ontology_id: self.ontology_id.clone(), version: self.version.clone() }
     }
 
-    /// The axes that say which thing a record speaks of, in the order of records.
+    /// The axes that identify the subject of a record, in the order in which records are sorted.
     pub fn identity(&self) -> impl Iterator<Item = &Axis> {
         self.axes.iter().filter(|axis| axis.identity)
     }
 
-    /// The axis that is written `path`, be it as it stands in the document or with a key in a group's place.
+    /// The axis with the path `path`. For a group, the path is accepted as written in the document or with a key in
+    /// place of `*`.
     #[must_use]
     pub fn axis(&self, path: &str) -> Option<&Axis> {
         self.place(path).map(|(_, axis)| axis)
     }
 
-    /// That axis with its place among the axes.
+    /// As [`Self::axis`], with the index of the axis.
     #[must_use]
     pub fn place(&self, path: &str) -> Option<(usize, &Axis)> {
         let axes = || self.axes.iter().enumerate();
@@ -157,7 +158,7 @@ impl Ontology {
     }
 }
 
-/// Whether `text` can be the version of a document or a source.
+/// Whether `text` is a valid version of a document or a source.
 #[must_use]
 pub fn is_version(text: &str) -> bool {
     (1..=VERSION_MAX_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())

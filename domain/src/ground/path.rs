@@ -1,8 +1,9 @@
-//! Paths into a raw record: the part of JSONPath (RFC 9535) that names places, one at a time or one for each of a group.
+//! Paths into a raw record: the part of JSONPath (RFC 9535) that selects one value, or one value in each element of a
+//! group.
 //!
 //! `$.nutrients.water`, `$['Country Code']`, `$.names[0]`, `$.foodNutrients[?@.nutrient.name=='Water'].amount`,
-//! `$.foodNutrients[*].amount`, `$.nutrients.*.value`. The `$.` may be left out before a name, and the `$` before a `[`. A name
-//! with dots, brackets or spaces is written in brackets: `['a.b']`.
+//! `$.foodNutrients[*].amount`, `$.nutrients.*.value`. The `$.` before a name and the `$` before a `[` are optional. A
+//! name with dots, brackets or spaces is written in brackets: `['a.b']`.
 
 use crate::base::blank::is_blank;
 use crate::base::raw::Raw;
@@ -10,18 +11,18 @@ use crate::base::wording::excerpt;
 
 /// The longest path, in bytes.
 const PATH_MAX_BYTES: usize = 512;
-/// The most steps of a path.
+/// The maximum number of steps in a path.
 const STEPS_MAX: usize = 16;
 
 /// A path into a raw record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     text: String,
-    /// The steps to the place, or to the group that it is in.
+    /// The steps to the value, or to the group that contains it.
     steps: Vec<Step>,
     /// The steps within each element of the group, if there is one.
     within: Option<Vec<Step>>,
-    /// Of the text, so many bytes lead to the group's elements.
+    /// The length of the part of the text that selects the group's elements, in bytes.
     group_bytes: usize,
 }
 
@@ -29,11 +30,11 @@ pub struct Path {
 enum Step {
     Member(String),
     Element(usize),
-    /// The first element of a list in which the text at these members is this one.
+    /// The first element of a list that has this text at these members.
     Where(Vec<String>, String),
 }
 
-/// Why a text is not such a path.
+/// Why a text is not a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{path}` is not a path: {fault}")]
 pub struct BadPath {
@@ -41,20 +42,20 @@ pub struct BadPath {
     fault: &'static str,
 }
 
-/// An element of a group, with what it is called where it is a member of an object.
+/// An element of a group.
 #[derive(Debug, Clone, Copy)]
 pub struct Element<'r> {
-    /// The member's name.
+    /// The name of the member, if the group is an object.
     pub name: Option<&'r str>,
-    /// It.
+    /// The value of the element.
     pub raw: &'r Raw,
 }
 
 impl Path {
-    /// The path that is written `text`.
+    /// Parses a path.
     ///
     /// # Errors
-    /// Where it is none.
+    /// The text is not a path.
     pub fn parse(text: &str) -> Result<Self, BadPath> {
         let bad = |fault| BadPath { path: excerpt(text), fault };
         if text.len() > PATH_MAX_BYTES {
@@ -66,7 +67,7 @@ impl Path {
             None if text.starts_with('[') => text,
             None => {
                 let (name, rest) =
-                    name(text).ok_or_else(|| bad("it begins with a name, with `$` or with `[`"))?;
+                    name(text).ok_or_else(|| bad("begin it with a name, with `$` or with `[`"))?;
                 steps.push(Step::Member(name.to_owned()));
                 rest
             }
@@ -76,7 +77,7 @@ impl Path {
             rest = behind;
             match found {
                 Found::Step(step) => within.as_mut().unwrap_or(&mut steps).push(step),
-                Found::Each if within.is_some() => return Err(bad("at most one `*` is taken")),
+                Found::Each if within.is_some() => return Err(bad("it has more than one `*`")),
                 Found::Each => {
                     within = Some(Vec::new());
                     group_bytes = text.len() - rest.len();
@@ -89,25 +90,25 @@ impl Path {
         Ok(Self { text: text.to_owned(), steps, within, group_bytes })
     }
 
-    /// As it was written.
+    /// The path as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it names one place in each element of a group.
+    /// Whether the path selects a value in each element of a group.
     #[must_use]
     pub const fn is_group(&self) -> bool {
         self.within.is_some()
     }
 
-    /// Whether both go into the same group, or neither into any.
+    /// Whether both paths select from the same group, or neither selects from a group.
     #[must_use]
     pub fn goes_with(&self, other: &Self) -> bool {
         self.is_group() == other.is_group() && (!self.is_group() || self.steps == other.steps)
     }
 
-    /// What a path is like that goes with this one, in words.
+    /// A description of the paths that go with this one.
     #[must_use]
     pub fn companion(&self) -> String {
         match self.text.get(..self.group_bytes).filter(|_| self.is_group()) {
@@ -116,7 +117,7 @@ impl Path {
         }
     }
 
-    /// What stands at the place; for a group, the list or object that its elements are in.
+    /// The value at the path; for a group, the list or object with its elements.
     #[must_use]
     pub fn find<'r>(&self, root: &'r Raw) -> Option<&'r Raw> {
         walk(root, &self.steps)
@@ -133,7 +134,7 @@ impl Path {
         list.iter().map(|raw| Element { name: None, raw }).chain(named)
     }
 
-    /// Whether it matches anything in `root`; for a group, in any of its elements.
+    /// Whether the path matches a value in `root`; for a group, in any of its elements.
     #[must_use]
     pub fn matches(&self, root: &Raw) -> bool {
         if self.is_group() {
@@ -143,7 +144,7 @@ impl Path {
         }
     }
 
-    /// The name of the column that it reads from a delimited payload, if the path is a single name.
+    /// The name of the column that the path reads from a delimited payload, if the path is a single name.
     #[must_use]
     pub fn column(&self) -> Option<&str> {
         match (self.steps.as_slice(), &self.within) {
@@ -152,13 +153,13 @@ impl Path {
         }
     }
 
-    /// Whether it is `$.*`, which reads every column of a delimited payload.
+    /// Whether the path is `$.*`, which reads every column of a delimited payload.
     #[must_use]
     pub fn is_every_column(&self) -> bool {
         self.steps.is_empty() && self.within.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// What stands at the place within an element of the group.
+    /// The value at the path within an element of the group.
     #[must_use]
     pub fn find_within<'r>(&self, element: &'r Raw) -> Option<&'r Raw> {
         walk(element, self.within.as_deref().unwrap_or_default())
@@ -182,23 +183,23 @@ enum Found {
     Each,
 }
 
-/// A name at the beginning of `text`, and what is behind it.
+/// A name at the beginning of `text`, and the rest of the text.
 fn name(text: &str) -> Option<(&str, &str)> {
     let end = text.find(['.', '[']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     (!is_blank(name) && name != "*").then_some((name, rest))
 }
 
-/// The step that `text` begins with, and what is behind it.
+/// The first step of `text`, and the rest of the text.
 fn next(text: &str) -> Result<(Found, &str), &'static str> {
     if let Some(rest) = text.strip_prefix(".*").or_else(|| text.strip_prefix("[*]")) {
         return Ok((Found::Each, rest));
     }
     if let Some(rest) = text.strip_prefix('.') {
-        let (name, rest) = name(rest).ok_or("a name is missing behind `.`")?;
+        let (name, rest) = name(rest).ok_or("a name is missing after `.`")?;
         return Ok((Found::Step(Step::Member(name.to_owned())), rest));
     }
-    let rest = text.strip_prefix('[').ok_or("what is behind a step begins with `.` or `[`")?;
+    let rest = text.strip_prefix('[').ok_or("after a step, `.` or `[` is required")?;
     if let Some(rest) = rest.strip_prefix("?@") {
         let (members, rest) = members(rest)?;
         let (wanted, rest) = quoted(rest.trim_start())?;
@@ -210,13 +211,13 @@ fn next(text: &str) -> Result<(Found, &str), &'static str> {
     }
     let (number, rest) = rest.split_once(']').ok_or("a `[` is not closed")?;
     let place =
-        number.parse().map_err(|_| "within `[]` stands a whole number, `*`, a quoted name, or a choice")?;
+        number.parse().map_err(|_| "`[]` requires a whole number, `*`, a quoted name, or a filter")?;
     Ok((Found::Step(Step::Element(place)), rest))
 }
 
-/// The names at the beginning of a choice, and what follows its `==`.
+/// The names at the beginning of a filter, and the text after its `==`.
 fn members(text: &str) -> Result<(Vec<String>, &str), &'static str> {
-    const WRITTEN: &str = "a choice is written `[?@.name=='text']`";
+    const WRITTEN: &str = "a filter must have the form `[?@.name=='text']`";
     let (mut members, mut rest) = (Vec::new(), text);
     loop {
         if let Some(wanted) = rest.trim_start().strip_prefix("==").filter(|_| !members.is_empty()) {
@@ -246,7 +247,7 @@ fn closed(text: &str) -> Result<&str, &'static str> {
     text.trim_start().strip_prefix(']').ok_or("a `[` is not closed")
 }
 
-/// A quoted text at the beginning of `text`, in which a backslash takes the next character as it is, and what is behind.
+/// A quoted text at the beginning of `text`, and the rest. A backslash escapes the next character.
 fn quoted(text: &str) -> Result<(String, &str), &'static str> {
     let mut letters = text.char_indices();
     let Some((_, quote @ ('\'' | '"'))) = letters.next() else { return Err("a quoted text is missing") };
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_finds_its_place() {
+    fn path_finds_value_at_its_steps() {
         let json =
             br#"{"a b":1,"c":{"d":[10,{"e":"x","f":{"g":"one"},"n":2},{"f":{"g":"two"},"n":3}]},"q'\"":4}"#;
         let raw = Raw::parse(json).expect("it is JSON");
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_elements_of_lists_and_members_of_objects() {
+    fn group_has_elements_of_lists_and_members_of_objects() {
         let raw =
             Raw::parse(br#"{"l":[{"v":1},{"v":2},{}],"o":{"x":{"v":3},"y":{"v":4}}}"#).expect("it is JSON");
         let found = |path: &str| {
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_told_so() {
+    fn path_rejects_invalid_text() {
         let long = "x".repeat(PATH_MAX_BYTES + 1);
         let deep = format!("$.a{}", ".b".repeat(STEPS_MAX));
         for text in [

@@ -61,32 +61,33 @@ impl Serialize for Definition {
     }
 }
 
-/// Which definition a pipeline has.
+/// A registered pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegisteredPipeline {
-    /// The pipeline.
+    /// The id of the pipeline.
     pub pipeline_id: PipelineId,
-    /// Whose data it brings.
+    /// The id of the source that it feeds.
     pub oracle_id: SourceId,
     /// The digest of its definition.
     pub pipeline_sha256: Sha256Hex,
-    /// When that was registered.
+    /// The time of the registration of its definition.
     pub registered_at: Timestamp,
-    /// By whom: the peer's user.
+    /// The user of the peer process that registered it.
     pub registered_by: String,
-    /// When it was last pulled, by whatever definition, if ever.
+    /// The last pull, with any definition of the pipeline; `None` if it was never pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_pull: Option<LastPull>,
 }
 
-/// A pull, as far as it must be known after a restart.
+/// A pull, as it must be known after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LastPull {
-    /// When it began.
+    /// The time at which the pull began.
     pub began_at: Timestamp,
-    /// When it ended, one way or another; null while it goes on, and where the daemon's end has cut it short.
+    /// The time at which it ended, with any outcome. Null while it is in progress, or if a stop of the daemon
+    /// interrupted it.
     pub ended_at: Option<Timestamp>,
 }
 

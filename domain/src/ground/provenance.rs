@@ -5,77 +5,77 @@ use crate::base::digest::Sha256Hex;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Where a version of a record comes from.
+/// The origin of one version of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProvenanceRecord {
     /// The id of the normalized record.
     pub record_id: String,
-    /// Whose it is.
+    /// The id of the source.
     pub oracle_id: SourceId,
-    /// Of which version of the source.
+    /// The version of the source.
     pub source_version: String,
-    /// What the source knows it by.
+    /// The source's own id of the record.
     pub source_record_id: String,
-    /// Where the payload was pulled from.
+    /// The URL from which the payload was pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_url: Option<String>,
-    /// When the daemon learnt it.
+    /// The time at which the daemon ingested it.
     pub ingested_at: Timestamp,
-    /// By which pipeline.
+    /// The id of the pipeline that ingested it.
     pub ingestion_pipeline_id: PipelineId,
-    /// By which run.
+    /// The id of the run that ingested it.
     pub ingestion_run_id: Sha256Hex,
     /// The SHA-256 of the raw record.
     pub raw_hash: Sha256Hex,
-    /// The SHA-256 of the normalized record's canonical JSON, which stays when that is pruned.
+    /// The SHA-256 of the normalized record's canonical JSON; kept when that JSON is pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalized_hash: Option<Sha256Hex>,
-    /// What was applied to it.
+    /// The transformations applied to the raw record.
     pub transformations_applied: Vec<String>,
-    /// From when on it is valid.
+    /// The time from which it is valid.
     pub valid_from: Timestamp,
-    /// Until when; nothing while it is.
+    /// The time until which it is valid; `None` while it is valid.
     pub valid_until: Option<Timestamp>,
-    /// Which record has taken its place.
+    /// The id of the record that superseded it.
     pub superseded_by: Option<String>,
     /// The later source version that does not confirm the statement, because it rejected this record, or a record that
     /// cannot be identified. The statement stays in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed_by: Option<String>,
-    /// Whether somebody has vouched for it.
+    /// How it was verified.
     pub verification_status: VerificationStatus,
-    /// Who.
+    /// Who verified it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_by: Option<String>,
-    /// When.
+    /// When it was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_at: Option<Timestamp>,
-    /// Where the raw record lies.
+    /// The location of the raw record.
     pub raw: RawPlace,
-    /// Whether what it said was taken out, as had ceased to hold.
+    /// Whether its content was pruned because it was no longer valid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pruned: bool,
 }
 
-/// Where a raw record lies in its payload.
+/// The location of a raw record in its payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawPlace {
-    /// The payload's SHA-256.
+    /// The SHA-256 of the payload.
     pub raw_sha256: Sha256Hex,
-    /// The record's number in it, from 0.
+    /// The number of the record in the payload, from 0.
     pub position: u64,
-    /// Where its bytes begin.
+    /// The offset of its first byte.
     pub offset: u64,
-    /// How many there are.
+    /// Its length in bytes.
     pub len: u32,
 }
 
-/// Whether somebody has vouched for a record.
+/// How a record was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerificationStatus {
-    /// Nobody: something was noted of it on its way.
+    /// Not verified: the pipeline recorded warnings about it.
     Unverified,
-    /// The pipeline: its schema and its checks hold.
+    /// Verified by the pipeline: its schema and its checks hold.
     AutoVerified,
 }

@@ -1,4 +1,4 @@
-//! Queries: what is asked of a source, and whether that can be meant (RFC-0002, "Query Contract").
+//! Queries of a source: parsing and validation (RFC-0002, "Query Contract").
 
 pub mod answer;
 mod filter;
@@ -22,126 +22,126 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// So many records are given where nothing is said.
+/// The number of records returned by default.
 pub const MAX_RESULTS_DEFAULT: usize = 100;
-/// The most records in one answer.
+/// The maximum number of records in one answer.
 pub const MAX_RESULTS_MAX: usize = 10_000;
-/// A page holds at most about so many bytes of what records say.
+/// The approximate maximum size of the record contents in one page, in bytes.
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
-/// And so many for each record that it is to have at the most, so that the room for a small one is small.
+/// The bytes of a page for each of its maximum number of records, so that a page with few records is small.
 const PAGE_BYTES_A_RECORD: usize = 16 << 10;
-/// The most filters of a query.
+/// The maximum number of filters in a query.
 const FILTERS_MAX: usize = 64;
-/// The most axes that are asked for by name.
+/// The maximum number of requested axes.
 const AXES_MAX: usize = 256;
 
-/// A query as it is asked.
+/// A query of a source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OracleQuery {
-    /// What the caller calls it; made up where it is left out.
+    /// The caller's id of the query; generated if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query_id: Option<String>,
-    /// Whom it is asked.
+    /// The id of the source.
     pub oracle_id: SourceId,
-    /// What is asked.
+    /// The request.
     pub request: QueryRequest,
 }
 
-/// What is asked.
+/// The request of a query.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueryRequest {
-    /// Which axes to give; those that say what a record speaks of are given in any case.
+    /// The axes to return. Identity axes are always returned.
     pub axes_requested: Vec<String>,
-    /// What must hold of a record.
+    /// The filters; a record must match all of them.
     #[serde(default)]
     pub filters: Vec<QueryFilter>,
-    /// As it was valid then; now where it is left out.
+    /// The time for which valid records are requested; now if absent.
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Moment>)]
     pub point_in_time: Option<Timestamp>,
-    /// As it was known then; all that is known where it is left out.
+    /// The time as of which data must have been known; all data if absent.
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Moment>)]
     pub known_at: Option<Timestamp>,
-    /// Whether to give each record's provenance.
+    /// Whether to return the provenance of each record.
     #[serde(default)]
     pub include_provenance: bool,
-    /// How many records to give at the most.
+    /// The maximum number of records to return.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_results: Option<usize>,
-    /// Where an earlier answer to the same query left off.
+    /// The cursor of an earlier answer to the same query, to continue after its last record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Whether to tell how it was answered.
+    /// Whether to explain how the query was answered.
     #[serde(default)]
     pub explain: bool,
 }
 
 impl QueryRequest {
-    /// Whether the query has patterns, which take milliseconds to compile.
+    /// Whether the query has regular expressions, which take milliseconds to compile.
     #[must_use]
     pub fn has_patterns(&self) -> bool {
         self.filters.iter().any(|filter| filter.operator == Operator::Regex)
     }
 
-    /// The most bytes of a page of the query ([`Query::page_bytes`]).
+    /// The maximum size of a page of the query, in bytes ([`Query::page_bytes`]).
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         page_bytes(self.max_results.unwrap_or(MAX_RESULTS_DEFAULT))
     }
 }
 
-/// An answer.
+/// The answer to a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueryAnswer {
-    /// What the query is called.
+    /// The id of the query.
     pub query_id: String,
-    /// Who answers.
+    /// The id of the source.
     pub oracle_id: SourceId,
-    /// What.
+    /// The response.
     pub response: QueryResponse,
 }
 
-/// What a source answers.
+/// The response of a source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueryResponse {
-    /// Records in the order of what they speak of.
+    /// The records, in the order of their identities.
     pub records: Vec<NormalizedRecord>,
-    /// Their provenance, in the same order.
+    /// The provenance of the records, in the same order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Vec<ProvenanceRecord>>,
-    /// How it was come by.
+    /// Information about the execution.
     pub query_metadata: QueryMetadata,
-    /// Where to go on; nothing where there is no more.
+    /// The cursor of the next page; null on the last page.
     pub cursor: Option<String>,
-    /// What whoever uses this should know.
+    /// Warnings for the caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// How it was answered, where that was asked.
+    /// How the query was answered, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain: Option<Explain>,
 }
 
-/// A record as it is given.
+/// A record in an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormalizedRecord {
-    /// Its id.
+    /// The id of the record.
     pub record_id: String,
-    /// What the source knows it by.
+    /// The source's own id of the record.
     pub source_record_id: String,
-    /// The values that were asked for, by the paths of their axes; null where the record has none.
+    /// The requested values, by the paths of their axes; null if the record has no value.
     pub axes: BTreeMap<String, Option<Value>>,
-    /// The UCUM codes of their units, by the same paths.
+    /// The UCUM codes of the units, by the same paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, String>,
-    /// By which definitions they were measured, by the same paths.
+    /// The definitions by which the values were measured, by the same paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub definitions: BTreeMap<String, String>,
-    /// From when on it is valid.
+    /// The time from which it is valid.
     pub valid_from: Timestamp,
-    /// Until when; nothing while it is.
+    /// The time until which it is valid; null if it has no end.
     pub valid_until: Option<Timestamp>,
     /// The later source version that does not confirm the values, because it rejected this record, or a record that
     /// cannot be identified. The values are those of an earlier version.
@@ -157,38 +157,38 @@ impl NormalizedRecord {
     }
 }
 
-/// How an answer was come by.
+/// Information about the execution of a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueryMetadata {
-    /// What the query is called.
+    /// The id of the query.
     pub query_id: String,
-    /// When it was answered.
+    /// The time at which it was answered.
     pub executed_at: Timestamp,
-    /// How long that took, in milliseconds.
+    /// The time that it took, in milliseconds.
     pub latency_ms: f64,
-    /// How many records were looked at.
+    /// The number of records examined.
     pub records_scanned: u64,
-    /// How many are given.
+    /// The number of records returned.
     pub records_returned: u64,
-    /// The versions of the source that were used; where there are no records the one in force, or none.
+    /// The source versions of the records. Without records, the version in force, or empty.
     pub data_version: String,
-    /// As it was known then.
+    /// The `known_at` of the query.
     pub known_at: Option<Timestamp>,
-    /// How far the source is trusted with it: one tier less than is registered where it is stale and its policy says so.
+    /// The trust in the source. It is one tier lower than registered if the data is stale and the policy requires it.
     pub oracle_tier: OracleTier,
-    /// How old the data is.
+    /// The age of the data.
     pub freshness: QueryFreshness,
 }
 
-/// How old the data of an answer is.
+/// The age of the data in an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryFreshness {
-    /// The newest release among the records; nothing where there are none.
+    /// The newest release among the records; `None` without records.
     pub data_as_of: Option<Timestamp>,
-    /// How long ago the oldest release among them was, or the one in force where there are none, in seconds: to now, whatever
-    /// time is asked for. Nothing where none was in force.
+    /// The age of the oldest release among the records, in seconds until now, also for queries of another time. Without
+    /// records, the age of the release in force; `None` if there is none.
     pub staleness_seconds: Option<u64>,
-    /// What the policy says of the axes asked for, and of those filtered by that are no identity.
+    /// The policy's result for the requested axes and for the filtered axes that are not identities.
     #[serde(flatten)]
     pub policy: Freshness,
 }
@@ -196,69 +196,70 @@ pub struct QueryFreshness {
 /// How a query was answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explain {
-    /// `identity`, `identity_prefix`, `index:<axis>` or `scan`.
+    /// The access path: `identity`, `identity_prefix`, `index:<axis>` or `scan`.
     pub access: String,
-    /// What was looked at one by one.
+    /// The filters that were checked for each record.
     pub filters: Vec<String>,
-    /// The releases that counted, by their versions: those that were known, and of one that was read anew the last reading.
+    /// The versions of the releases that were considered. Of a version that was read again, only the last reading
+    /// counts.
     pub releases: Vec<String>,
-    /// How many files were looked into.
+    /// The number of files that were read.
     pub files: usize,
 }
 
-/// Why a query cannot be meant.
+/// Why a query is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadQuery {
-    /// No axes are asked for, or too many.
-    #[error("`axes_requested` names {0} axes; 1 to {AXES_MAX} are taken")]
+    /// The number of requested axes is out of range.
+    #[error("`axes_requested` names {0} axes (1 to {AXES_MAX} allowed)")]
     Axes(usize),
-    /// The source has no such axis.
-    #[error("`{axis}` is no axis of the source; it has {known}")]
+    /// The source does not provide the axis.
+    #[error("`{axis}` is not an axis of the source; its axes are: {known}")]
     UnknownAxis {
-        /// What was asked for.
+        /// The requested axis.
         axis: String,
-        /// What there is.
+        /// The axes of the source, separated by commas.
         known: String,
     },
-    /// There are too many filters.
-    #[error("there are {0} filters; at most {FILTERS_MAX} are taken")]
+    /// The number of filters exceeds the limit.
+    #[error("`filters` has {0} entries (at most {FILTERS_MAX} allowed)")]
     Filters(usize),
-    /// A filter cannot be meant.
+    /// A filter is invalid.
     #[error("filter on `{axis}`: {fault}")]
     Filter {
-        /// On which axis.
+        /// The axis of the filter.
         axis: String,
-        /// Why.
+        /// The fault.
         fault: String,
     },
-    /// Too many records are asked for.
-    #[error("`max_results` is {0}; allowed: 1 to {MAX_RESULTS_MAX}")]
+    /// `max_results` is out of range.
+    #[error("`max_results` is {0} (1 to {MAX_RESULTS_MAX} allowed)")]
     MaxResults(usize),
-    /// The cursor is of another query, or none at all.
-    #[error("`cursor` is not one of an answer to this query")]
+    /// The cursor is invalid or belongs to another query.
+    #[error("`cursor` does not come from an answer to this query")]
     Cursor,
 }
 
-/// A query that can be meant.
+/// A validated query.
 #[derive(Debug)]
 pub struct Query {
-    /// The axes asked for, each by its path in the ontology, with its own where it names one of a group.
+    /// The requested axes: the path in the ontology and, for one value of a group, the requested path.
     pub axes: Vec<(String, Option<String>)>,
-    /// What must hold.
+    /// The filters; a record must match all of them.
     pub filters: Vec<Filter>,
-    /// The values of the first identity axes, as far as filters fix them.
+    /// The values of the first identity axes that filters fix.
     pub identity: Identity,
-    /// Whether that is all of the identity.
+    /// Whether `identity` has all identity axes.
     pub identity_is_whole: bool,
-    /// How many records to give at the most.
+    /// The maximum number of records to return.
     pub max_results: usize,
 }
 
 impl Query {
-    /// What `request` means in `ontology`, of whose axes the source has `axes_provided`.
+    /// Validates `request` against `ontology`. The source provides the axes `axes_provided`.
     ///
     /// # Errors
-    /// Why it cannot be meant.
+    /// The first fault found.
     pub fn new(
         request: &QueryRequest,
         ontology: &Ontology,
@@ -296,13 +297,13 @@ impl Query {
         Ok(Self { axes, filters, identity: Identity::new(identity), identity_is_whole, max_results })
     }
 
-    /// A page ends when what its records say has so many bytes.
+    /// The size of record contents at which a page ends, in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         page_bytes(self.max_results)
     }
 
-    /// Whether all filters hold of the values of `row`.
+    /// Whether the values of `row` match all filters.
     #[must_use]
     pub fn holds(&self, row: &Row<'_>) -> bool {
         self.filters.iter().all(|filter| filter.holds(row))

@@ -1,4 +1,4 @@
-//! Records as they stand behind normalization: what they say, what they speak of, and their digests.
+//! Normalized records: their content, their identity, and their digests.
 
 use super::ontology::Ontology;
 use super::value::{Typed, Value, append_text_key};
@@ -6,9 +6,9 @@ use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a record says: the values of its axes, and by which definition those were measured that have one.
+/// The content of a record: the values of its axes, and the definitions by which they were measured, if any.
 ///
-/// Its JSON is canonical (RFC 8785): members in their order, no fractions, since numbers are texts.
+/// Its JSON is canonical (RFC 8785): members are sorted and there are no fractions, because numbers are texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Content {
@@ -19,12 +19,13 @@ pub struct Content {
     pub definitions: BTreeMap<String, String>,
 }
 
-/// Which real thing a record speaks of: the values of the ontology's identity axes, in its order.
+/// The identity of the real-world entity of a record: the values of the ontology's identity axes, in the ontology's
+/// order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity(Vec<Typed>);
 
 impl Content {
-    /// Its canonical JSON, which is what its digest is taken over and what is stored.
+    /// The canonical JSON, which is stored and of which the digest is computed.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("plain data with text for keys has a JSON")
@@ -36,7 +37,7 @@ impl Content {
         Sha256Hex::of(&self.to_json())
     }
 
-    /// Which thing it speaks of; nothing where a part of that is missing or no value of its axis.
+    /// The identity. `None` if a part is missing or is not a value of its axis.
     #[must_use]
     pub fn identity(&self, ontology: &Ontology) -> Option<Identity> {
         let of_axis = |axis: &crate::ground::axis::Axis| self.axes.get(&axis.axis)?.typed(axis).ok();
@@ -45,19 +46,19 @@ impl Content {
 }
 
 impl Identity {
-    /// The identity of these values, in the ontology's order.
+    /// An identity of these values, in the ontology's order.
     #[must_use]
     pub const fn new(values: Vec<Typed>) -> Self {
         Self(values)
     }
 
-    /// Its values, in the ontology's order.
+    /// The values, in the ontology's order.
     #[must_use]
     pub fn values(&self) -> &[Typed] {
         &self.0
     }
 
-    /// Bytes in the order of identities. Those of some first values are how those of all begin.
+    /// Bytes that sort like identities. The key of the first values is a prefix of the key of all values.
     #[must_use]
     pub fn key(&self) -> Vec<u8> {
         let mut key = Vec::with_capacity(32);
@@ -65,8 +66,8 @@ impl Identity {
         key
     }
 
-    /// The key of a source record that speaks of it: in the order of identities, then of the records' ids. An id, which
-    /// holds no control character, stands between a 0 byte and two.
+    /// The key of a source record with this identity. Keys sort by identity, then by the id of the source record. An id
+    /// contains no control characters; a 0 byte precedes it and two end it.
     #[must_use]
     pub fn record_key(&self, source_record_id: &str) -> Vec<u8> {
         let mut key = self.key();
@@ -76,8 +77,8 @@ impl Identity {
     }
 }
 
-/// The id of a source record that the source knows by `parts`: joined by `/`, where what could be taken for that, for an
-/// escape or for a control character is escaped.
+/// The id of a source record from its `parts`, joined by `/`. Any `/`, `%` and control characters in a part are
+/// escaped.
 #[must_use]
 pub fn source_record_id<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
     let mut id = String::new();
@@ -102,7 +103,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn ids_of_different_parts_differ() {
+    fn source_record_ids_of_different_parts_differ() {
         let parts: [&[&str]; 7] =
             [&["a", "b"], &["a/b"], &["a%2Fb"], &["a", "", "b"], &["", "a", "b"], &["a", "b", ""], &["a\nb"]];
         let ids: BTreeSet<_> = parts.iter().map(|parts| source_record_id(parts.iter().copied())).collect();

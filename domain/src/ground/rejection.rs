@@ -1,79 +1,79 @@
-//! Records that are not taken: nothing is dropped without a word (RFC, ingestion invariant 3).
+//! Rejected records and warnings: no record is dropped silently (RFC, ingestion invariant 3).
 
 use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-/// The longest reason, in characters.
+/// The maximum length of a reason, in characters.
 const REASON_MAX_CHARS: usize = 500;
-/// The longest place, in characters: there is room for every path of a definition, and not for every name in a payload.
+/// The maximum length of a place, in characters. Every path of a definition fits; a long name in a payload is cut off.
 const PLACE_MAX_CHARS: usize = 512;
 
-/// Why a record is not taken, or what is noted of one that is.
+/// Why a record is rejected, or a warning about an accepted record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejection {
-    /// What it did not keep to.
+    /// The rule that the record breaks.
     pub rule: Rule,
-    /// On which axis, or in which field.
+    /// The axis or the field, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// What was found, and what would be taken.
+    /// The value found, and what would be valid.
     pub reason: String,
-    /// What would be taken, in the definition's words alone, for whom nothing of the record is told; nothing where there are no
-    /// such words. It is not kept: `reason` says it, too.
+    /// The violated limit in the words of the definition, without values of the record, for readers who may not see
+    /// these. `None` if there are no such words. It is not stored, because `reason` contains the same information.
     #[serde(skip)]
     pub bound: Option<String>,
 }
 
-/// A record that is not taken, as it is kept with its run.
+/// A rejected record, as it is stored with its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reject {
-    /// The record's number in the payload, from 0.
+    /// The number of the record in the payload, from 0.
     pub position: u64,
-    /// Where its bytes begin in the payload.
+    /// The offset of its first byte in the payload.
     pub offset: u64,
-    /// How many there are.
+    /// Its length in bytes.
     pub len: u32,
-    /// Their SHA-256.
+    /// The SHA-256 of its bytes.
     pub raw_hash: Sha256Hex,
-    /// Why.
+    /// The reason for the rejection.
     #[serde(flatten)]
     pub rejection: Rejection,
 }
 
-/// What a record has to keep to, in the order in which it is looked at.
+/// The rules for records, in the order in which they are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Rule {
-    /// It can be read in the payload's format.
+    /// The record is readable in the payload's format.
     Readable,
-    /// The JSON Schema.
+    /// The record matches the JSON Schema.
     Schema,
-    /// The fields that must be there.
+    /// The required fields are present.
     RequiredField,
-    /// The mapping of fields to axes.
+    /// The fields can be mapped to axes.
     Mapping,
-    /// A conversion of units.
+    /// The units can be converted.
     UnitConversion,
-    /// The reciprocal of zero, or one that rounds to zero.
+    /// The reciprocal exists and does not round to zero.
     Reciprocal,
-    /// A table of words.
+    /// The table of words has an entry.
     EnumMapping,
-    /// The forms of dates.
+    /// The date has one of the accepted formats.
     DateParsing,
-    /// The type of an axis.
+    /// The value has the type of its axis.
     AxisType,
-    /// A check behind normalization.
+    /// The normalized values pass a check.
     Check,
-    /// When it is valid.
+    /// The period of validity is readable and not empty.
     ValidTime,
-    /// No other record of the run bears its key with other content.
+    /// No other record of the run has the same key with other content.
     DuplicateKey,
 }
 
 impl Rejection {
-    /// A rejection by `rule` at `place`, with the beginning of `reason`; of `place`, too, where it is a payload's own.
+    /// A rejection by `rule` at `place`. Both `place` and `reason` are cut off at their maximum length.
     #[must_use]
     pub fn new(rule: Rule, place: Option<&str>, reason: impl AsRef<str>) -> Self {
         let beginning = |text: &str, chars: usize| text.chars().take(chars).collect();
@@ -81,7 +81,7 @@ impl Rejection {
         Self { rule, place, reason: beginning(reason.as_ref(), REASON_MAX_CHARS), bound: None }
     }
 
-    /// The same with the bound that was broken.
+    /// The rejection with the violated limit.
     #[must_use]
     pub fn of_bound(self, bound: impl AsRef<str>) -> Self {
         Self { bound: Some(bound.as_ref().chars().take(REASON_MAX_CHARS).collect()), ..self }

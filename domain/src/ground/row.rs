@@ -1,8 +1,9 @@
-//! A record's content in bytes: typed values, which filters compare without decoding them.
+//! The content of a record in bytes: typed values that filters compare without decoding them.
 //!
-//! A row is the length of the content's JSON, the length of its values, the values, and the definitions. A value or a
-//! definition is a cell: the place of its axis in the ontology, times two, plus one for a group; the key in the group's place,
-//! if it is one; and the value. Values are bytes in the order of values: sort keys of numbers and dates, and texts as they are.
+//! A row consists of the length of the content's JSON, the length of its values, the values, and the definitions. A
+//! value or a definition is a cell. A cell starts with the index of its axis in the ontology, times two, plus one for a
+//! group. The group's key, if any, and the value follow. Values are bytes that sort like the values: sort keys of
+//! numbers and dates, and texts unchanged.
 
 use super::axis::{Axis, AxisType};
 use super::ontology::Ontology;
@@ -27,19 +28,20 @@ pub struct Row<'b> {
 
 /// A value or a definition of a row.
 pub(super) struct Cell<'b> {
-    /// The place of its axis in the ontology.
+    /// The index of its axis in the ontology.
     pub(super) place: usize,
-    /// The key in the place of a group.
+    /// The key, if the axis is a group.
     pub(super) key: Option<&'b [u8]>,
     /// The bytes of a value, or a definition.
     pub(super) bytes: &'b [u8],
 }
 
-/// Cells one after another. The iterator ends with the first one that cannot be read.
+/// Consecutive cells. The iterator ends at the first cell that cannot be read.
 struct Cells<'b>(&'b [u8]);
 
 impl Content {
-    /// Its row. `json_bytes` is the length of its JSON. `None` if a path or a value is not one of the ontology.
+    /// The row of the content. `json_bytes` is the length of its JSON. `None` if a path or a value does not belong to
+    /// the ontology.
     #[must_use]
     pub fn to_row(&self, json_bytes: usize, ontology: &Ontology) -> Option<Vec<u8>> {
         let mut values = Vec::with_capacity(json_bytes);
@@ -50,7 +52,7 @@ impl Content {
         self.row_of(json_bytes, &values, ontology)
     }
 
-    /// Its row, where `values` are the cells of its values.
+    /// The row of the content, where `values` are the cells of its values.
     pub(super) fn row_of(&self, json_bytes: usize, values: &[u8], ontology: &Ontology) -> Option<Vec<u8>> {
         let mut row = Vec::with_capacity(values.len() + 8);
         put(&mut row, json_bytes as u64);
@@ -77,7 +79,7 @@ fn put_cell(bytes: &mut Vec<u8>, place: usize, key: Option<&str>, part: &[u8]) {
 }
 
 impl Typed {
-    /// Bytes whose order is that of the values of one axis.
+    /// Bytes that sort like the values of one axis.
     pub(super) fn row_bytes(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Bool(value) => vec![u8::from(*value)].into(),
@@ -89,7 +91,7 @@ impl Typed {
 }
 
 impl<'b> Row<'b> {
-    /// The row in `bytes`; `None` if they are not one.
+    /// Reads the row in `bytes`; `None` if they are not a row.
     #[must_use]
     pub fn read(mut bytes: &'b [u8]) -> Option<Self> {
         let json_bytes = usize::try_from(take(&mut bytes)?).ok()?;
@@ -102,7 +104,7 @@ impl<'b> Row<'b> {
         self.json_bytes
     }
 
-    /// Its values, in the order of their paths.
+    /// The cells of its values, in the order of their paths.
     pub(super) fn values(&self) -> impl Iterator<Item = Cell<'b>> {
         Cells(self.values)
     }

@@ -1,4 +1,4 @@
-//! Runs: one reading of one payload as one version of a source. All of it becomes visible, or nothing.
+//! Runs: one reading of one payload as one version of a source. A run becomes visible completely or not at all.
 
 use super::digest_of_json;
 use super::id::{PipelineId, SourceId};
@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use strum::{IntoStaticStr, VariantArray};
 
-/// How many digits of a run's id begin the ids of its records.
+/// The number of digits of a run's id at the beginning of the ids of its records.
 const RECORD_ID_DIGITS: usize = 16;
-/// The digits of a share after the point.
+/// The number of decimal places of a share.
 const SHARE_DIGITS: i32 = 4;
 
-/// What a run's outcome depends on, and nothing else: its digest is the run's id.
+/// Everything that a run's outcome depends on. Its digest is the id of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunInput {
@@ -28,9 +28,9 @@ pub struct RunInput {
     pub pipeline_sha256: Sha256Hex,
     /// The digest of the payload.
     pub raw_sha256: Sha256Hex,
-    /// When the source released this version.
+    /// The time at which the source released this version.
     pub released_at: Timestamp,
-    /// What the source calls this version.
+    /// The source's own name of this version.
     pub version: String,
 }
 
@@ -42,54 +42,54 @@ impl RunInput {
     }
 }
 
-/// A run as it stands in the store.
+/// A stored run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its id.
+    /// The id of the run.
     pub run_id: Sha256Hex,
-    /// Whose data it is.
+    /// The id of the source.
     pub oracle_id: SourceId,
     /// Its number among the source's runs, from 1.
     pub number: u32,
-    /// By which pipeline.
+    /// The id of the pipeline.
     pub pipeline_id: PipelineId,
-    /// What its outcome depends on.
+    /// The input that its outcome depends on.
     #[serde(flatten)]
     pub input: RunInput,
-    /// Whether the version holds all that the source holds.
+    /// Whether the version contains all records of the source.
     pub snapshot: bool,
     /// Whether it may replace an earlier run of this version.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
-    /// The run that this one takes back, with all its records. Such a run reads no payload.
+    /// The run that this one undoes, with all its records. Such a run reads no payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<UndoneRun>,
-    /// How long the payload is, in bytes.
+    /// The size of the payload, in bytes.
     pub raw_bytes: u64,
-    /// Where it was pulled from, if it was.
+    /// The URL from which the payload was pulled, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_url: Option<String>,
-    /// When its source was asked for it, if it was.
+    /// The time at which the payload was requested from the source, if it was pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieved_at: Option<Timestamp>,
     /// The number of invalidations of the source when the payload was requested or submitted, or the held run was approved.
     pub invalidation_count: u64,
-    /// Who asked for it: the peer's user, or `schedule`, or `refresh`.
+    /// Who requested the run: the peer's user, `schedule` or `refresh`.
     pub requested_by: String,
-    /// How far it is.
+    /// The state of the run.
     pub state: RunState,
-    /// When it began.
+    /// The time at which it began.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// The time at which it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// What came of it, once it has ended well.
+    /// The counts of a run that ended successfully.
     #[serde(default)]
     pub counts: RunCounts,
-    /// The file that holds its rejects, its changes, and where its records are.
+    /// The file with its rejects, its changes, and the locations of its records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<FileRef>,
-    /// Why it failed, or is held.
+    /// Why it failed or is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// The gates that it broke.
@@ -100,12 +100,12 @@ pub struct Run {
     pub decision: Option<RunDecision>,
 }
 
-/// A run that another one takes back.
+/// A run that another run undoes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoneRun {
-    /// Its id.
+    /// The id of the run.
     pub run_id: Sha256Hex,
-    /// Its number within the source.
+    /// Its number among the source's runs.
     pub number: u32,
 }
 
@@ -120,35 +120,35 @@ pub struct RunDecision {
     pub reason: String,
 }
 
-/// A sorted file, by its digest.
+/// A reference to a sorted file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRef {
-    /// The digest of its rows and their index, which is its name.
+    /// The digest of its rows and their index, which is also its name.
     pub sha256: Sha256Hex,
-    /// Its length, in bytes.
+    /// The size of the file, in bytes.
     pub size_bytes: u64,
-    /// How many rows it holds.
+    /// The number of rows.
     pub rows: u64,
-    /// How many statements are among them.
+    /// The number of statements among the rows.
     pub statements: u64,
 }
 
-/// How far a run is.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RunState {
-    /// It goes on; after a restart, again from the beginning.
+    /// In progress. After a restart it begins again.
     Running,
-    /// Its records are visible.
+    /// Completed; its records are visible.
     Completed,
-    /// It has come to nothing.
+    /// Failed; nothing of it is visible.
     Failed,
-    /// An administrator has ended it.
+    /// Cancelled by an administrator.
     Cancelled,
-    /// It broke a gate. Nothing of it is visible until an operator approves it.
+    /// Held because it broke a gate. Nothing of it is visible until an operator approves it.
     Held,
-    /// An operator has discarded it after it was held.
+    /// Discarded by an operator after it was held.
     Discarded,
 }
 
@@ -201,44 +201,44 @@ pub enum GateBreach {
         /// Records required.
         required: u64,
     },
-    /// The payload is, byte for byte, the one of another version of the source.
+    /// The payload has the same bytes as that of another version of the source.
     SamePayload {
         /// The other version.
         version: String,
     },
-    /// No record has a value on an axis that the release before had values on.
+    /// No record has a value on an axis for which the previous release had values.
     EmptiedAxis {
         /// The axis.
         axis: String,
-        /// The version of the release before.
+        /// The version of the previous release.
         version: String,
     },
 }
 
-/// What came of a run.
+/// The counts of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunCounts {
     /// Raw records in the payload.
     pub read: u64,
-    /// Records that were taken.
+    /// Accepted records.
     pub records: u64,
-    /// Records that were there before, word for word, in the same run.
+    /// Records that are identical to an earlier record of the same run.
     pub collapsed: u64,
-    /// Records that were not taken.
+    /// Rejected records.
     pub rejected: u64,
-    /// Those, by what they did not keep to.
+    /// Rejected records by the rule that they broke.
     pub rejected_by_rule: BTreeMap<Rule, u64>,
-    /// What was noted of records that were taken, by rule.
+    /// Warnings about accepted records, by rule.
     pub warnings_by_rule: BTreeMap<Rule, u64>,
     /// Rejected records whose identity could not be read. A snapshot with such a record withdraws nothing.
     pub unidentified: u64,
-    /// The axes that the definition maps to, and how many of the records that passed normalization have a value on each.
+    /// The axes that the definition maps to, each with the number of normalized records that have a value on it.
     pub axes: BTreeMap<String, AxisFill>,
     /// Warnings about the run as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<RunWarning>,
-    /// What changed by it: versions that became valid, were superseded, withdrawn, and so on.
+    /// Changes made by the run, by kind: versions that became valid, were superseded, withdrawn, and so on.
     pub changes: BTreeMap<String, u64>,
     /// Its effect on the records in force at its date; absent if it can only add records.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -250,12 +250,13 @@ pub struct RunCounts {
 pub struct AxisFill {
     /// Records that have one.
     pub records: u64,
-    /// Their share of the records that passed normalization, from 0 to 1, cut off after four digits: 1 means all of them.
+    /// Their share of the records that passed normalization, from 0 to 1, truncated to four decimal places: 1 means
+    /// all.
     pub share: Decimal,
 }
 
 impl AxisFill {
-    /// `records` of `all` have a value.
+    /// The fill of an axis on which `records` of `all` records have a value.
     #[must_use]
     pub fn new(records: u64, all: u64) -> Self {
         let whole = |count: u64| Decimal::from(i64::try_from(count).unwrap_or(i64::MAX));
@@ -304,7 +305,7 @@ impl fmt::Display for RunWarning {
 }
 
 impl Run {
-    /// The release that it reads, once it is completed.
+    /// The release of the run; `None` until it is completed.
     #[must_use]
     pub fn release(&self) -> Option<Release> {
         let ingested_at = self.ended_at.filter(|_| self.state == RunState::Completed)?;
@@ -319,7 +320,7 @@ impl Run {
         })
     }
 
-    /// The id of the record that it has read at `position`.
+    /// The id of the record that the run read at `position`.
     #[must_use]
     pub fn record_id(&self, position: u64) -> String {
         record_id(&self.run_id, position)
@@ -332,13 +333,13 @@ pub fn undo_run_id(undone: &UndoneRun, number: u32) -> Sha256Hex {
     digest_of_json(&("undo", undone, number))
 }
 
-/// The id of the record that a run has read at `position`.
+/// The id of the record that a run read at `position`.
 #[must_use]
 pub fn record_id(run_id: &Sha256Hex, position: u64) -> String {
     format!("{}-{position}", run_id.as_str().get(..RECORD_ID_DIGITS).unwrap_or_default())
 }
 
-/// The beginning of the run's id and the position in the id of a record.
+/// Splits the id of a record into the beginning of the run's id and the position. `None` if the text is not such an id.
 #[must_use]
 pub fn split_record_id(record_id: &str) -> Option<(&str, u64)> {
     let (run, position) = record_id.split_once('-')?;
@@ -396,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_of_a_record_leads_back_to_its_run() {
+    fn record_id_splits_into_run_id_and_position() {
         let run_id = Sha256Hex::of(b"run");
         for position in [0, 7, u64::MAX] {
             let id = record_id(&run_id, position);
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_run_depends_on_is_in_its_id() {
+    fn run_id_depends_on_every_field_of_its_input() {
         let input = RunInput {
             ontology: OntologyRef { ontology_id: "population".parse().expect("an id"), version: "1".into() },
             pipeline_sha256: Sha256Hex::of(b"pipeline"),

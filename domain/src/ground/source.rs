@@ -1,7 +1,7 @@
-//! The source registry: who may be asked, how far to trust them, and where that stands.
+//! The source registry: each source with its trust tier, its axes and its review status.
 //!
-//! Source: RFC-0002, "Source Registry". An entry has the RFC's fields under the RFC's names; what the daemon fills in is not
-//! taken from whoever registers.
+//! Source: RFC-0002, "Source Registry". An entry has the RFC's fields under the RFC's names. The daemon fills in the
+//! rest; a registration cannot set these fields.
 
 mod tier;
 
@@ -19,11 +19,11 @@ use std::collections::BTreeSet;
 use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
-/// The id under which locks stand in verification records; no workflow asks a source of that name.
+/// The source id of locks in verification records. No source can have it.
 pub const LOCK_ORACLE_ID: &str = "human-lock";
-/// The id under which confirmed claims stand there.
+/// The source id of confirmed claims in verification records. No source can have it.
 pub const CONFIRMATION_ORACLE_ID: &str = "human-confirmation";
-/// A deprecation is told so long before it takes effect (RFC, registry invariant 3).
+/// The minimum time between the announcement of a deprecation and its effect (RFC, registry invariant 3).
 pub const DEPRECATION_NOTICE: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// The longest text in a registration, in bytes.
 const TEXT_MAX_BYTES: usize = 1024;
@@ -78,153 +78,153 @@ pub enum AdapterId {
     Http,
 }
 
-/// A source as it stands in the registry.
+/// A source in the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRegistryEntry {
-    /// What was registered.
+    /// The registration.
     #[serde(flatten)]
     pub registration: Registration,
-    /// The version that is the newest by its release; empty before the first.
+    /// The version with the latest release time; empty before the first ingestion.
     pub current_version: String,
-    /// Every version that was ingested, in the order of their releases.
+    /// The ingested versions, in the order of their release.
     pub version_history: Vec<VersionRecord>,
-    /// When it was registered.
+    /// The time of registration.
     pub registered_at: Timestamp,
-    /// By whom: the peer's user.
+    /// The user of the peer process that registered it.
     pub registered_by: String,
-    /// Whether it answers.
+    /// Whether the source may answer.
     pub review_status: ReviewStatus,
-    /// From when on it does not, where it is deprecated.
+    /// The time from which a deprecated source no longer answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deprecation_date: Option<Timestamp>,
 }
 
-/// Whether a source answers.
+/// Whether a source may answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ReviewStatus {
-    /// Not yet: it can be ingested.
+    /// It can be ingested but does not answer yet.
     Pending,
-    /// Yes.
+    /// It answers.
     Approved,
-    /// Until its deprecation date, with a warning.
+    /// It answers with a warning until its deprecation date.
     Deprecated,
 }
 
-/// A version of a source that was ingested.
+/// An ingested version of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VersionRecord {
-    /// What the source calls it.
+    /// The source's own name of the version.
     pub version: String,
-    /// When the source released it.
+    /// The time at which the source released it.
     pub released_at: Timestamp,
-    /// When it was ingested.
+    /// The time at which it was ingested.
     pub ingested_at: Timestamp,
-    /// How many records it holds.
+    /// The number of its records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_count: Option<u64>,
-    /// The SHA-256 of the payload that was ingested.
+    /// The SHA-256 of the ingested payload.
     pub checksum: Sha256Hex,
 }
 
-/// Whether a source may answer now.
+/// Whether a source may answer at a given time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// It may.
+    /// It may answer.
     Answers,
-    /// It may, with this warning.
+    /// It may answer, with this warning.
     AnswersWithWarning(String),
-    /// It may not, for this reason.
+    /// It may not answer, for this reason.
     Silent(String),
 }
 
-/// Why a source is not registered, or not changed so.
+/// Why a registration, or a change of a source, is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSource {
     /// A text is empty or too long.
-    #[error("`{field}` has 1 to {TEXT_MAX_BYTES} bytes")]
+    #[error("`{field}` is empty or too long (1 to {TEXT_MAX_BYTES} bytes allowed)")]
     Text {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
     },
-    /// It names no axes.
-    #[error("`axes_provided` names no axis")]
+    /// The registration names no axes.
+    #[error("`axes_provided` is empty (at least one axis required)")]
     NoAxes,
     /// An axis is not in the ontology.
-    #[error("`axes_provided`: `{axis}` is not an axis of {ontology_id} {version}; there are: {known}")]
+    #[error("`axes_provided`: `{axis}` is not an axis of {ontology_id} {version}; its axes are: {known}")]
     UnknownAxis {
-        /// Which one.
+        /// The path of the axis.
         axis: String,
-        /// The ontology.
+        /// The id of the ontology.
         ontology_id: String,
-        /// Its version.
+        /// The version of the ontology.
         version: String,
-        /// Its axes.
+        /// The axes of the ontology, separated by commas.
         known: String,
     },
     /// An axis is named twice.
     #[error("`axes_provided` names `{axis}` twice")]
     RepeatedAxis {
-        /// Which one.
+        /// The path of the axis.
         axis: String,
     },
-    /// It names another ontology than the one it is read against.
-    #[error("`ontology` is {named}, and not {given}")]
+    /// The registration names another ontology than the one given.
+    #[error("`ontology` is {named}, but must be {given}")]
     OtherOntology {
-        /// What it names.
+        /// The ontology that the registration names.
         named: OntologyRef,
-        /// Against which it is read.
+        /// The ontology given.
         given: OntologyRef,
     },
-    /// An axis that says what a record speaks of is missing.
-    #[error("`axes_provided` does not name `{axis}`, without which nobody knows what a record speaks of")]
+    /// An identity axis is missing.
+    #[error("`axes_provided` does not name the identity axis `{axis}` (all identity axes are required)")]
     IdentityMissing {
-        /// Which one.
+        /// The path of the axis.
         axis: String,
     },
-    /// The id stands for what people decide.
-    #[error("`oracle_id`: `{0}` stands for what people decide, and is no source's")]
+    /// The id is reserved for reviewers' decisions.
+    #[error("`oracle_id`: `{0}` is reserved for reviewers' decisions; use another id")]
     Reserved(SourceId),
-    /// What it is known by, or what its records depend on, would change.
-    #[error("`{field}` cannot change from {before} to {after}: register another source")]
+    /// A field that identifies the source, or that its records depend on, would change.
+    #[error("`{field}` cannot change from {before} to {after}; register another source")]
     Fixed {
-        /// What would change.
+        /// The name of the field.
         field: &'static str,
-        /// What it is.
+        /// The registered value.
         before: String,
-        /// What it would be.
+        /// The requested value.
         after: String,
     },
-    /// Its records would be read by an ontology in which they mean something else.
+    /// The new ontology would change the meaning of the source's records.
     #[error(
-        "`ontology` cannot change from {before} to {after}, by which the source's records would be read: {fault}. Register \
-         another source, or a version that keeps the axes as they are and where they are: it may add words to an enum, and \
-         axes behind the others that are no identities"
+        "`ontology` cannot change from {before} to {after}, because records or answers depend on it: {fault}. Register another \
+         source, or an ontology version that keeps all axes and their order; it may only add values to an enum and \
+         append axes that are not identities"
     )]
     Ontology {
-        /// What it is.
+        /// The registered ontology.
         before: OntologyRef,
-        /// What it would be.
+        /// The requested ontology.
         after: OntologyRef,
-        /// What would be otherwise.
+        /// The difference between them.
         fault: Box<NotKept>,
     },
-    /// The deprecation would be too soon.
-    #[error("`deprecation_date` is {date}; it must lie at least 90 days ahead, at {earliest} or later")]
+    /// The deprecation date is too early.
+    #[error("`deprecation_date` is {date} (at least 90 days from now required: {earliest} or later)")]
     TooSoon {
-        /// When it would be.
+        /// The requested date.
         date: Timestamp,
-        /// When it may be.
+        /// The earliest date allowed.
         earliest: Timestamp,
     },
-    /// The change does not follow from where it stands.
+    /// The source's review status does not allow the change.
     #[error("a source that is {} cannot be {change}", .status.into_str())]
     Transition {
-        /// Where it stands.
+        /// The current review status.
         status: ReviewStatus,
-        /// What was to happen.
+        /// The requested change.
         change: &'static str,
     },
 }
@@ -236,10 +236,10 @@ impl Registration {
         format!("{} ({})", self.upstream_authority, url.unwrap_or(&self.upstream_url))
     }
 
-    /// Whether a source can be registered so.
+    /// Validates the registration against `ontology`.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// The first fault found.
     pub fn validate(&self, ontology: &Ontology) -> Result<(), BadSource> {
         if [LOCK_ORACLE_ID, CONFIRMATION_ORACLE_ID].contains(&self.oracle_id.as_str()) {
             return Err(BadSource::Reserved(self.oracle_id.clone()));
@@ -290,7 +290,7 @@ impl Registration {
 }
 
 impl SourceRegistryEntry {
-    /// A source as it begins: it can be ingested, and does not answer.
+    /// A newly registered source, which can be ingested but does not answer.
     #[must_use]
     pub const fn new(registration: Registration, registered_by: String, at: Timestamp) -> Self {
         Self {
@@ -304,21 +304,23 @@ impl SourceRegistryEntry {
         }
     }
 
-    /// The entry without its versions, as the log has it.
+    /// The entry without its versions, in the form that is logged.
     #[must_use]
     pub fn without_history(&self) -> Self {
         Self { version_history: Vec::new(), ..self.clone() }
     }
 
-    /// Its id.
+    /// The id of the source.
     #[must_use]
     pub const fn oracle_id(&self) -> &SourceId {
         &self.registration.oracle_id
     }
 
-    /// The same source under what is registered of it now. Its id stays, and whether it is live; and what its records depend on
-    /// once there are any, or while the source `is_being_read`: a run goes on that will bring some, or it is asked by an adapter,
-    /// and answers are kept. What `before_ontology` has, by which they are made, `after_ontology` keeps, which it names now.
+    /// The entry with a changed registration, or an error.
+    ///
+    /// The id and the adapter id never change. The ontology's id and `snapshot` are fixed if the source has versions or
+    /// `is_being_read`: a run is in progress, or an adapter queries the source and answers are cached. In that case
+    /// `after_ontology`, which `registration` names, must keep the meaning of existing records ([`Ontology::keeps`]).
     ///
     /// # Errors
     /// `Fixed`, `Ontology`.
@@ -355,10 +357,10 @@ impl SourceRegistryEntry {
         Ok(Self { registration, ..self.clone() })
     }
 
-    /// The same source, answering from now on. A deprecation is taken back so, too.
+    /// The source, approved to answer. This also cancels a deprecation.
     ///
     /// # Errors
-    /// `Transition` where it answers already.
+    /// `Transition` if it is approved already.
     pub fn approved(&self) -> Result<Self, BadSource> {
         if self.review_status == ReviewStatus::Approved {
             return Err(BadSource::Transition { status: self.review_status, change: "approved" });
@@ -366,17 +368,17 @@ impl SourceRegistryEntry {
         Ok(Self { review_status: ReviewStatus::Approved, deprecation_date: None, ..self.clone() })
     }
 
-    /// The same source, answering until `date`; another date may be set until it has passed.
+    /// The source, deprecated from `date` on. The date can be changed until it has passed.
     ///
     /// # Errors
-    /// `TooSoon`; `Transition` where it does not answer.
+    /// `TooSoon`; `Transition` if the source is pending or its deprecation date has passed.
     pub fn deprecated(&self, date: Timestamp, now: Timestamp) -> Result<Self, BadSource> {
         if self.review_status == ReviewStatus::Pending {
             return Err(BadSource::Transition { status: self.review_status, change: "deprecated" });
         }
         if self.deprecation_date.is_some_and(|date| date <= now) {
-            // another date would let it answer again, which only an approval does
-            let change = "deprecated anew once its date has passed; it can be approved";
+            // a later date would let the source answer again, which requires an approval
+            let change = "deprecated again after its `deprecation_date`; approve it instead";
             return Err(BadSource::Transition { status: self.review_status, change });
         }
         let earliest = now.saturating_add(DEPRECATION_NOTICE).unwrap_or(Timestamp::MAX);
@@ -386,7 +388,7 @@ impl SourceRegistryEntry {
         Ok(Self { review_status: ReviewStatus::Deprecated, deprecation_date: Some(date), ..self.clone() })
     }
 
-    /// Whether it may answer at `now`.
+    /// Whether the source may answer at `now`.
     #[must_use]
     pub fn standing(&self, now: Timestamp) -> Standing {
         let id = self.oracle_id();
@@ -403,7 +405,7 @@ impl SourceRegistryEntry {
         }
     }
 
-    /// The same source with these versions.
+    /// The source with these versions.
     #[must_use]
     pub fn with_versions(&self, mut versions: Vec<VersionRecord>) -> Self {
         versions

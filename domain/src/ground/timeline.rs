@@ -1,27 +1,28 @@
-//! The two axes of time: what was valid when, as far as it was known when (seed: `rfc-0002-ground-truth`, "Provenance
-//! Chain" and "Query Contract").
+//! The two axes of time: validity, and the time of knowledge (seed: `rfc-0002-ground-truth`, "Provenance Chain" and
+//! "Query Contract").
 //!
-//! Nothing is rewritten when a newer release comes. What a run says of a record stays as it is, a [`Statement`]; since
-//! when and until when it holds is computed from all statements of that record and the releases of its source:
+//! A newer release rewrites nothing. The [`Statement`] of a run about a record never changes. Its validity is computed
+//! from all statements of that record and from the releases of its source:
 //!
-//! - Releases are in the order of their release, and of their version's text where that is the same; never in the order
-//!   in which they arrived. Of several runs that read one version the latest counts, and the others not at all.
-//! - A statement holds from its `valid_from` on, which is the time of its release where the record names none. The next
-//!   one by `valid_from` ends it.
-//! - Of several with one `valid_from` the one of the latest release counts. The others were corrected: they have no
-//!   interval ([`Became::Corrected`]). Those that say the same are one, told first by the earliest of them.
-//! - Intervals of one content that touch are one version, and the earliest statement stands for it.
-//! - A snapshot without the record ends, at its release, what was last seen before it. A later statement begins anew, be
-//!   its content the same. Other releases end nothing by what they leave out.
-//! - What was withdrawn speaks against nothing that was said afterwards: a statement after the withdrawal that holds from
-//!   the same time or an earlier one takes its place.
-//! - A release whose record was rejected does not withdraw that record. The former statement stays in force,
-//!   unconfirmed by that release. A snapshot with a rejected record that cannot be identified withdraws nothing at all,
-//!   since any record that it seems to lack may be that one.
-//! - An undo takes a run back from the moment it is committed. An undo can itself be undone.
-//! - A question about a time sees only the releases up to that time ([`Scope`]).
-//! - An interval that would end before it begins is none. Where that is so because the record itself names a `valid_until`
-//!   up to its `valid_from`, the record had expired by then, and so had what it said before.
+//! - Releases are ordered by release time, then by the text of their version; never by arrival. If several runs read
+//!   one version, only the latest run counts.
+//! - A statement is valid from its `valid_from` on, or from the time of its release if the record names none. The next
+//!   statement by `valid_from` ends it.
+//! - If several statements have the same `valid_from`, the one of the latest release counts. The others were corrected:
+//!   they have no interval ([`Became::Corrected`]). Statements with the same content are one, represented by the
+//!   earliest of them.
+//! - Adjacent intervals with the same content are one version, and the earliest statement represents it.
+//! - A snapshot without the record ends, at its release, the version that was last seen before it. A later statement
+//!   begins a new version, even with the same content. Other releases end nothing by leaving records out.
+//! - A withdrawal does not affect later statements. A statement after the withdrawal with the same or an earlier
+//!   `valid_from` replaces the withdrawn one.
+//! - A release that rejected the record does not withdraw it. The former statement stays in force, unconfirmed by that
+//!   release. A snapshot with a rejected record that cannot be identified withdraws nothing, because any record that
+//!   seems to be missing may be that one.
+//! - An undo removes a run from the time of its commit on. An undo can itself be undone.
+//! - A query about a time sees only the releases up to that time ([`Scope`]).
+//! - An interval that would end before it begins is dropped. If the record itself names a `valid_until` up to its
+//!   `valid_from`, the record had expired by then, and so had its former content.
 
 use jiff::Timestamp;
 use std::cmp::Reverse;
@@ -35,46 +36,46 @@ pub use became::Became;
 pub use changes::{Change, ChangeKind, changes};
 pub use release::{Release, Scope};
 
-/// What one run says of one source record: one statement a run at the most.
+/// The statement of one run about one source record; at most one for each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statement {
-    /// The run's number within its source.
+    /// The number of the run within its source.
     pub run: u32,
-    /// Since when it holds, where the record names that.
+    /// The start of validity, if the record names it.
     pub valid_from: Option<Timestamp>,
-    /// From when on it no longer holds, where the record names that.
+    /// The end of validity, exclusive, if the record names it.
     pub valid_until: Option<Timestamp>,
     /// The SHA-256 of its content; `None` for a record that was rejected.
     pub content: Option<[u8; 32]>,
 }
 
-/// What ends a version.
+/// How a version ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Nothing does.
+    /// It has no end.
     Open,
-    /// The version that the statement with this index stands for.
+    /// It is superseded by the version that the statement with this index represents.
     Superseded(usize),
-    /// The release of this run, a snapshot without the record.
+    /// It is withdrawn by the release of this run, a snapshot without the record.
     Withdrawn(u32),
-    /// The record says so itself.
+    /// It expires at the time that the record itself names.
     Expired,
 }
 
-/// What held of a record from one time to another.
+/// A period in which a record has the same content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// The index of the statement that stands for it: the one that said it first.
+    /// The index of the statement that represents it: the first one with this content.
     pub statement: usize,
-    /// The SHA-256 of what holds.
+    /// The SHA-256 of the content.
     pub content: [u8; 32],
-    /// From then on,
+    /// The start of validity.
     pub valid_from: Timestamp,
-    /// and up to then, exclusive; without end where there is none.
+    /// The end of validity, exclusive; `None` without an end.
     pub valid_until: Option<Timestamp>,
-    /// What ends it.
+    /// How it ends.
     pub ended_by: End,
-    /// The run of the latest visible release that says so. The version's age counts from it.
+    /// The run of the latest visible release with this content. The version's age is counted from it.
     pub last_seen: u32,
     /// The run of the latest visible release that could not confirm it, because this record, or one that cannot be
     /// identified, was rejected.
@@ -82,14 +83,15 @@ pub struct Version {
 }
 
 impl Version {
-    /// Whether it holds at `time`.
+    /// Whether the version is valid at `time`.
     #[must_use]
     pub fn holds_at(&self, time: Timestamp) -> bool {
         self.valid_from <= time && self.valid_until.is_none_or(|until| time < until)
     }
 }
 
-/// The version that holds at `time`, of some in the order of `valid_from` as [`Knowledge::versions`] gives them.
+/// The version that is valid at `time`. `versions` must be in the order of `valid_from`, as [`Knowledge::versions`]
+/// returns them.
 #[must_use]
 pub fn at(versions: &[Version], time: Timestamp) -> Option<&Version> {
     let begun = versions.partition_point(|version| version.valid_from <= time);
@@ -98,16 +100,16 @@ pub fn at(versions: &[Version], time: Timestamp) -> Option<&Version> {
 
 /// The releases of one source that count within a [`Scope`].
 ///
-/// Made once for many records: whatever is asked of it costs the logarithm of the number of releases.
+/// It is created once for many records. Each query of it takes time logarithmic in the number of releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Knowledge {
-    /// In the order of release. A release's place here is its rank.
+    /// The releases in release order. The index of a release is its rank.
     releases: Vec<Known>,
     /// The runs that count, in ascending order, with the ranks of their releases.
     ranks: Vec<(u32, usize)>,
-    /// The ranks of the snapshots that withdraw what they lack, in ascending order.
+    /// The ranks of the snapshots that withdraw missing records, in ascending order.
     snapshots: Vec<usize>,
-    /// The ranks of the snapshots that withdraw nothing, since they have rejects without an identity, in ascending
+    /// The ranks of the snapshots that withdraw nothing, because they have rejects without an identity, in ascending
     /// order.
     unidentified: Vec<usize>,
     /// The runs that were undone.
@@ -122,20 +124,20 @@ struct Known {
     released_at: Timestamp,
 }
 
-/// What the statements of one record with one `valid_from` come to.
+/// All statements of one record with the same `valid_from`, combined.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// The statement that said it first.
+    /// The first statement with this content.
     statement: usize,
     content: [u8; 32],
     valid_from: Timestamp,
-    /// As the latest of the statements names it.
+    /// The end of validity according to the latest of the statements.
     valid_until: Option<Timestamp>,
-    /// The rank of the latest release that says so.
+    /// The rank of the latest release with this content.
     last_seen: usize,
-    /// The rank of the first snapshot after that without the record.
+    /// The rank of the first snapshot after `last_seen` that lacks the record.
     withdrawn: Option<usize>,
-    /// Whether something that was said after the withdrawal takes its place.
+    /// Whether a statement after the withdrawal replaces this entry.
     overruled: bool,
 }
 
@@ -144,7 +146,7 @@ impl Knowledge {
     #[must_use]
     pub fn new(releases: &[Release], scope: Scope) -> Self {
         let mut undone = BTreeSet::new();
-        // an undo is later than what it undoes, and counts only where nothing later undoes it
+        // an undo is later than the run that it undoes, and it counts unless a later undo undoes it
         for release in releases.iter().rev().filter(|release| scope.sees(release)) {
             if !undone.contains(&release.run) {
                 undone.extend(release.undoes);
@@ -189,7 +191,7 @@ impl Knowledge {
         }
     }
 
-    /// Whether what the run with this number says counts: it is known, and no later run has read its version again.
+    /// Whether the run with this number counts: it is known, and no later run has read its version again.
     #[must_use]
     pub fn counts(&self, run: u32) -> bool {
         self.rank(run).is_some()
@@ -216,9 +218,9 @@ impl Knowledge {
         (latest.content.is_none() && !is_withdrawn).then_some(latest.run)
     }
 
-    /// All versions of the record of which these are the statements, in the order of `valid_from`.
+    /// All versions of the record with these statements, in the order of `valid_from`.
     ///
-    /// Statements of runs that do not count are passed over, so that one list serves whatever is known.
+    /// Statements of runs that do not count are skipped, so the same list works for every state of knowledge.
     #[must_use]
     pub fn versions<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Vec<Version> {
         let mut versions: Vec<_> = self.backwards(statements).collect();
@@ -226,7 +228,8 @@ impl Knowledge {
         versions
     }
 
-    /// The version that holds at `time`: the same as [`at`] finds among all, without making those before it.
+    /// The version that is valid at `time`. The result is that of [`at`] on all versions, but earlier versions are not
+    /// computed.
     #[must_use]
     pub fn valid_at<'s>(
         &self,
@@ -242,7 +245,7 @@ impl Knowledge {
         self.ranks.get(found).map(|(_, rank)| *rank)
     }
 
-    /// The rank of the release that a later run has read again, where this run read it first.
+    /// The rank of the release that this run read first and a later run read again.
     fn read_again(&self, run: u32) -> Option<usize> {
         let found = self.read_again.binary_search_by_key(&run, |(run, _)| *run).ok()?;
         self.read_again.get(found).map(|(_, rank)| *rank)
@@ -252,10 +255,10 @@ impl Knowledge {
         self.releases.get(rank).copied()
     }
 
-    /// The statements that count, each as an entry of its own, in the order of `valid_from`, the latest release first; and
-    /// the rank of the latest release that could not confirm the record.
+    /// The statements that count, each as its own entry, in the order of `valid_from` with the latest release first;
+    /// and the rank of the latest release that could not confirm the record.
     ///
-    /// Where the latest reading of a version rejected the record, what an earlier reading of it said stays.
+    /// If the latest reading of a version rejected the record, the statement of an earlier reading stays.
     fn placed<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> (Vec<Entry>, Option<usize>) {
         let mut placed = Vec::new();
         let mut rejected = Vec::new();
@@ -277,7 +280,7 @@ impl Knowledge {
         let newest = placed.last().map(|entry| entry.last_seen);
         let unidentified = self.unidentified.last().copied().filter(|rank| Some(*rank) > newest);
         let unconfirmed = rejected.last().copied().filter(|rank| Some(*rank) >= newest).max(unidentified);
-        // the next release that holds the record, and the first snapshot without it from there on
+        // the next release that has the record, and the first snapshot after it without the record
         let mut next: Option<(usize, Option<usize>)> = None;
         for entry in placed.iter_mut().rev() {
             // a release that rejected the record still has it
@@ -302,7 +305,7 @@ impl Knowledge {
         }
     }
 
-    /// The entry of a statement that the release of this rank makes; none where it rejected the record.
+    /// The entry of a statement whose release has the rank `last_seen`; `None` if the release rejected the record.
     fn place(&self, index: usize, said: &Statement, last_seen: usize) -> Option<Entry> {
         Some(Entry {
             statement: index,
@@ -315,7 +318,7 @@ impl Knowledge {
         })
     }
 
-    /// The entries in the order of `valid_from`, one each.
+    /// The entries in the order of `valid_from`, one for each `valid_from`.
     fn entries<'s>(
         &self,
         statements: impl IntoIterator<Item = &'s Statement>,
@@ -336,12 +339,12 @@ impl Knowledge {
         (entries, unconfirmed)
     }
 
-    /// The snapshot that ends what this entry says.
+    /// The snapshot that withdraws this entry.
     fn withdrawal(&self, entry: &Entry) -> Option<Known> {
         entry.withdrawn.and_then(|rank| self.release(rank))
     }
 
-    /// Why an entry has no interval; nothing where it has one.
+    /// Why an entry has no interval; `None` if it has one.
     fn emptied_by(&self, entry: &Entry) -> Option<End> {
         let before_it_began = |known: &Known| entry.overruled || known.released_at <= entry.valid_from;
         let withdrawn = self.withdrawal(entry).filter(before_it_began);
@@ -356,14 +359,14 @@ impl Knowledge {
     }
 }
 
-/// Makes the versions of a record, the latest first.
+/// Iterator over the versions of a record, the latest first.
 struct Backwards<'a> {
     knowledge: &'a Knowledge,
-    /// Those that are left, in the order of `valid_from`.
+    /// The remaining entries, in the order of `valid_from`.
     entries: Vec<Entry>,
     /// The rank of the latest release that could not confirm the record.
     unconfirmed: Option<usize>,
-    /// What ends the next one, and when.
+    /// The time at which the next version ends, and how.
     following: Option<(Timestamp, End)>,
     /// The version that may still begin earlier, and the rank of the release that saw it last.
     pending: Option<(Version, usize)>,
@@ -383,7 +386,8 @@ impl Iterator for Backwards<'_> {
             let expired = entry.valid_until.map(|until| (until, End::Expired));
             let withdrawn = self.knowledge.withdrawal(&entry);
             let withdrawn = withdrawn.map(|known| (known.released_at, End::Withdrawn(known.run)));
-            // of several at one time the first counts: a version that follows tells more than that this one ended
+            // the first of several ends at one time is used: a following version is more informative than an expiry or
+            // a withdrawal
             let ends = [self.following, expired, withdrawn].into_iter().flatten();
             let end = ends.min_by_key(|(time, _)| *time);
             if let Some(finished) = self.take_in(entry, end) {
@@ -405,7 +409,8 @@ impl Backwards<'_> {
         (!ended_before).then_some(known.run)
     }
 
-    /// Puts `entry` before what is pending: gives that back as finished, or extends it where it says the same.
+    /// Puts `entry` before the pending version. Returns the pending version as finished, or extends it if the content
+    /// is the same.
     fn take_in(&mut self, entry: Entry, end: Option<(Timestamp, End)>) -> Option<Version> {
         self.following = Some((entry.valid_from, End::Superseded(entry.statement)));
         let touched = self.pending.as_mut().filter(|(pending, _)| {

@@ -1,4 +1,4 @@
-//! The value of an axis: exact, and the same text wherever it is the same value.
+//! The value of an axis: exact, with one text for equal values.
 
 use crate::base::date::Date;
 use crate::base::decimal::Decimal;
@@ -13,42 +13,42 @@ use utoipa::ToSchema;
 /// The longest text of a value, in bytes.
 pub const TEXT_MAX_BYTES: usize = 64 * 1024;
 
-/// A value as it stands in a record's canonical JSON: numbers, dates and words are text there, in one form each.
+/// A value as in a record's canonical JSON, in which each number, date and enum value is a text in one canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = AxisValue)]
 pub enum Value {
     /// True or false.
     Bool(bool),
-    /// Anything else.
+    /// Any other value, as text.
     Text(String),
 }
 
-/// A value with its meaning: what is compared.
+/// A value with its type, for comparisons.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Typed {
     /// True or false.
     Bool(bool),
     /// A number.
     Number(Decimal),
-    /// A day or a moment.
+    /// A day or a time.
     Date(Date),
-    /// Text, or a word.
+    /// A text, or a value of an enum.
     Text(String),
 }
 
-/// Why a value is none of its axis.
+/// Why a value does not fit its axis.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{quoted}` is not {wanted}")]
 pub struct NotOfAxis {
-    /// The beginning of what was found.
+    /// The beginning of the value found.
     quoted: String,
-    /// What would be one.
+    /// The kind of value that is required.
     wanted: String,
 }
 
 impl NotOfAxis {
-    /// The error over `text`, where `wanted` is taken.
+    /// An error about `text`, where `wanted` describes a valid value.
     #[must_use]
     pub fn new(text: &str, wanted: impl Into<String>) -> Self {
         Self { quoted: excerpt(text), wanted: wanted.into() }
@@ -56,10 +56,10 @@ impl NotOfAxis {
 }
 
 impl Value {
-    /// What it means on `axis`.
+    /// The typed value on `axis`.
     ///
     /// # Errors
-    /// Where it is no value of that axis.
+    /// The value does not fit the axis.
     pub fn typed(&self, axis: &Axis) -> Result<Typed, NotOfAxis> {
         match self {
             Self::Bool(value) => Typed::of_bool(*value, axis),
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// Takes a value as it comes: records are read by the million.
+/// Deserializes without a detour, because millions of records are read.
 struct ValueVisitor;
 
 impl Visitor<'_> for ValueVisitor {
@@ -107,10 +107,10 @@ impl fmt::Display for Value {
 }
 
 impl Typed {
-    /// The value that `text` is on `axis`.
+    /// Parses `text` as a value on `axis`.
     ///
     /// # Errors
-    /// Where it is none.
+    /// The text is not a value of the axis.
     pub fn of_text(text: &str, axis: &Axis) -> Result<Self, NotOfAxis> {
         let not = |wanted: &str| NotOfAxis::new(text, wanted);
         match axis.kind {
@@ -137,10 +137,10 @@ impl Typed {
         }
     }
 
-    /// The value that `value` is on `axis`.
+    /// `value` as a value on `axis`.
     ///
     /// # Errors
-    /// Where it is none.
+    /// The axis is not boolean.
     pub fn of_bool(value: bool, axis: &Axis) -> Result<Self, NotOfAxis> {
         if axis.kind == AxisType::Boolean {
             Ok(Self::Bool(value))
@@ -149,10 +149,10 @@ impl Typed {
         }
     }
 
-    /// The value that `number` is on `axis`.
+    /// `number` as a value on `axis`.
     ///
     /// # Errors
-    /// Where it is none.
+    /// The number is not a value of the axis.
     pub fn of_number(number: Decimal, axis: &Axis) -> Result<Self, NotOfAxis> {
         match axis.kind {
             AxisType::Number => Ok(Self::Number(number)),
@@ -162,13 +162,13 @@ impl Typed {
         }
     }
 
-    /// The form in which it stands in a record.
+    /// The form of the value in a record.
     #[must_use]
     pub fn to_value(&self) -> Value {
         self.clone().into_value()
     }
 
-    /// [`Self::to_value`] of a value that nobody needs any more.
+    /// As [`Self::to_value`], but consumes the value.
     #[must_use]
     pub fn into_value(self) -> Value {
         match self {
@@ -179,7 +179,7 @@ impl Typed {
         }
     }
 
-    /// It as text, as [`Value`] shows it.
+    /// The value as text, in the form that [`Value`] displays.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         match self {
@@ -190,7 +190,7 @@ impl Typed {
         }
     }
 
-    /// Appends bytes whose order is that of the values of one axis; no such key begins with another one whole.
+    /// Appends bytes that sort like the values of one axis; no key is a prefix of another one.
     pub fn append_key(&self, key: &mut Vec<u8>) {
         match self {
             Self::Bool(value) => key.push(u8::from(*value)),
@@ -201,8 +201,8 @@ impl Typed {
     }
 }
 
-/// Appends `text` so that what is appended behind it does not blur the order of texts: a 0 byte becomes two, of which the
-/// second is the highest, and two 0 bytes end it.
+/// Appends `text` so that bytes appended after it do not change the order of texts. A 0 byte is followed by a 255, and
+/// two 0 bytes end the text.
 pub fn append_text_key(text: &str, key: &mut Vec<u8>) {
     for byte in text.bytes() {
         key.push(byte);

@@ -1,4 +1,4 @@
-//! What is checked: one text, or the texts of one verdict.
+//! The candidate of a check: one text, or the texts of one verdict.
 
 use super::check::Check;
 use super::claims::{Claim, Place, sentences};
@@ -17,14 +17,14 @@ use std::ops::Range;
 /// One text of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// The field of a verdict that it is; none where the candidate is one text.
+    /// The field of the verdict; `None` if the candidate is one text.
     pub field: Option<&'a str>,
     /// The text.
     pub text: &'a str,
 }
 
-/// What is checked. The texts of a verdict are split into claims each for itself; a pattern is found in any of them, and
-/// they must not contradict one another.
+/// The text to check. The texts of a verdict are split into claims separately. A pattern may be found in any of them,
+/// and they must not contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate<'a>(Vec<Part<'a>>);
 
@@ -35,13 +35,13 @@ impl<'a> Candidate<'a> {
         Self(vec![Part { field: None, text }])
     }
 
-    /// Several, by the fields that they stand in.
+    /// Several texts, by the fields of a verdict.
     #[must_use]
     pub fn fields(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self(fields.into_iter().map(|(field, text)| Part { field: Some(field), text }).collect())
     }
 
-    /// The fields that it is made of; none where it is one text.
+    /// The names of its fields; `None` if it is one text.
     pub(super) fn field_names(&self) -> Option<Vec<&'a str>> {
         match self.0.as_slice() {
             [Part { field: None, .. }] => None,
@@ -49,7 +49,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// The SHA-256 of the text; of several, that of their JSON object by fields.
+    /// The SHA-256 of the text; for several texts, of their JSON object by field.
     fn sha256(&self) -> Sha256Hex {
         match self.0.as_slice() {
             [Part { field: None, text }] => Sha256Hex::of(text.as_bytes()),
@@ -66,7 +66,7 @@ impl<'a> Candidate<'a> {
 pub(super) struct Normal<'a> {
     source: Cow<'a, str>,
     text: String,
-    /// Made where something is found.
+    /// Created at the first match.
     origins: OnceCell<Origins>,
 }
 
@@ -86,13 +86,13 @@ impl<'a> Normal<'a> {
     }
 }
 
-/// What of `facts` supports each of `claims`.
+/// The support in `facts` for each of `claims`.
 pub(super) fn supports(claims: &[Claim], facts: &Facts) -> Vec<Option<Support>> {
     let claims: Vec<&str> = claims.iter().map(|claim| claim.normal.as_str()).collect();
     facts.supports(&claims)
 }
 
-/// A candidate and its check as the rules see them: what several rules look at is made once.
+/// A candidate and its check, as input of the rules. Data that several rules use is computed once.
 #[derive(Debug)]
 pub(super) struct Subject<'a> {
     pub(super) check: &'a Check,
@@ -142,12 +142,12 @@ impl<'a> Subject<'a> {
         self.sha256.get_or_init(|| self.candidate.sha256())
     }
 
-    /// The texts, as they came.
+    /// The original texts.
     pub(super) fn texts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.parts.iter().map(|part| part.text)
     }
 
-    /// The texts, normalized.
+    /// The normalized texts.
     pub(super) fn normal_texts(&self) -> impl Iterator<Item = &str> {
         self.normal().iter().map(Normal::text)
     }
@@ -157,7 +157,7 @@ impl<'a> Subject<'a> {
         self.normal.get_or_init(|| self.texts().map(|text| Normal::of(text.into())).collect())
     }
 
-    /// The claims, by the published splitting.
+    /// The claims, split as the published rules do.
     pub(super) fn claims(&self) -> &[Claim] {
         let split = || self.texts().enumerate().flat_map(|(part, text)| sentences(part, text)).collect();
         self.claims.get_or_init(split)
@@ -176,12 +176,12 @@ impl<'a> Subject<'a> {
         self.sentences.get_or_init(|| self.plain().iter().enumerate().flat_map(places).collect())
     }
 
-    /// The text of a stretch without layout.
+    /// The text of a range without layout.
     pub(super) fn plain_at(&self, Place { part, range }: &Place) -> &str {
         self.plain().get(*part).and_then(|plain| plain.text().get(range.clone())).unwrap_or_default()
     }
 
-    /// The claim that a stretch without layout makes, which is matched as `normal`, unless that is empty.
+    /// The claim in a range without layout, with the normalized text `normal`; `None` if that is empty.
     pub(super) fn claim(&self, place: &Place, normal: String) -> Option<Claim> {
         let text = self.plain_at(place);
         let start = place.range.start + text.len() - text.trim_start().len();
@@ -189,43 +189,43 @@ impl<'a> Subject<'a> {
         (!normal.is_empty()).then_some(Claim { part: place.part, range, normal })
     }
 
-    /// The stretch of the text as it came, by one without layout.
+    /// The range of the original text for a range without layout.
     pub(super) fn plain_origin(&self, part: usize, range: Range<usize>) -> Range<usize> {
         self.plain().get(part).map_or(0..0, |plain| plain.origin(range))
     }
 
-    /// What supports each of the claims.
+    /// The support for each of the claims.
     pub(super) fn supports(&self) -> &[Option<Support>] {
         self.supports.get_or_init(|| supports(self.claims(), self.facts.given()))
     }
 
-    /// The pairs of opposites that are asked for, and where their terms appear, as `look` finds them the first time.
+    /// The requested pairs of opposites and the places of their terms, computed by `look` at the first call.
     pub(super) fn asked(&self, look: impl FnOnce() -> Asked) -> &Asked {
         self.asked.get_or_init(look)
     }
 
-    /// A stretch of a part's text, as it came.
+    /// The span of a range in the original text of a part.
     pub(super) fn span(&self, part: usize, range: Range<usize>) -> Span {
         let field = self.parts.get(part).and_then(|part| part.field).map(String::from);
         Span { end: range.end, field, start: range.start }
     }
 
-    /// The text of a stretch.
+    /// The text of a range.
     pub(super) fn text_at(&self, part: usize, range: Range<usize>) -> &'a str {
         self.parts.get(part).and_then(|part| part.text.get(range)).unwrap_or_default()
     }
 
-    /// The stretch of the text as it came, by one of the normalized text.
+    /// The range of the original text for a place in the normalized text.
     pub(super) fn origin(&self, place: &Place) -> Range<usize> {
         self.normal().get(place.part).map_or(0..0, |normal| normal.origin(place.range.clone()))
     }
 
-    /// A rule has found so many claims without support: how many there are is what the strictest says.
+    /// Records the number of unsupported claims that a rule has found; the highest number counts.
     pub(super) fn count_unsupported(&self, claims: u64) {
         self.unsupported_claims.set(self.unsupported_claims.get().max(claims));
     }
 
-    /// What is counted, once the rules have been applied.
+    /// The metrics, after all rules have been applied.
     pub(super) fn metrics(&self, results: &[RuleResult]) -> Metrics {
         let counted = |verdict| results.iter().filter(|result| result.verdict == verdict).count() as u64;
         let violations = |result: &RuleResult| result.violations.len() as u64 + result.violations_omitted;

@@ -1,4 +1,4 @@
-//! What a candidate is checked against: facts, constraints, expectations, and which rules apply.
+//! The check of a candidate: facts, constraints, expectations, and the rules to apply.
 
 use super::registry::{CheckType, RuleId};
 use crate::rules::sourced::FactSource;
@@ -6,80 +6,80 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;
 
-/// The threshold that stands in the configuration, by the name that the seed gives it.
+/// The seed's name for the configured threshold.
 pub const UNSUPPORTED_MAX: &str = "CONFIG:UNSUPPORTED_MAX";
-/// The most facts of one check.
+/// The maximum number of facts in one check.
 const FACTS_MAX: usize = 1_000_000;
-/// The most patterns that must be found, and that must not.
+/// The maximum number of required patterns, and of forbidden ones.
 const PATTERNS_MAX: usize = 10_000;
-/// The most constraints, and contradiction ids.
+/// The maximum number of constraints, and of contradiction ids.
 const NAMED_MAX: usize = 1_000;
-/// The highest threshold: the highest number that every reader of JSON takes for itself.
+/// The highest threshold: the largest integer that every JSON reader represents exactly.
 const UNSUPPORTED_MAX_MAX: u64 = (1 << 53) - 1;
-/// The most pairs of opposites of a check's own.
+/// The maximum number of own pairs of opposites in a check.
 const PAIRS_MAX: usize = 64;
-/// The longest term of such a pair, in bytes.
+/// The maximum length of a term in such a pair, in bytes.
 const TERM_MAX_BYTES: usize = 128;
 
-/// What a candidate is checked against, as a request has it.
+/// The check of a candidate, as submitted in a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// What is known to be so. A claim is supported by one of them or not at all.
+    /// The known facts. A claim must be supported by a single one of them.
     pub facts: Vec<String>,
-    /// Where the last of the facts come from, which sources gave.
+    /// The origins of facts from sources, which come after the other facts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts_from: Vec<FactSource>,
-    /// Where the candidate comes from; part of what is hashed, and compared with nothing.
+    /// The origin of the candidate. It is part of the digest, but is not compared with anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// Comparisons that hold (`latency < timeout`), for RULE-CONT-002.
+    /// Comparisons that must hold (`latency < timeout`), for RULE-CONT-002.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<String>,
-    /// What is expected of the candidate.
+    /// The expectations of the candidate.
     #[serde(default)]
     pub expected: Expected,
-    /// The rules to apply, each once; the configured profile without it.
+    /// The rules to apply, each once; by default those of the configured profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleId>>,
 }
 
-/// What is expected of a candidate (seed: `expected`). The members stand in RFC 8785's order.
+/// The expectations of a candidate (seed: `expected`). Members are in RFC 8785 order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     /// Pairs of opposites that must not both appear: `a-b`, `b-a`, or either term, in any case.
     #[serde(default)]
     pub contradiction_ids: Vec<String>,
-    /// Pairs beside the published ones. They are checked whether an id names them or not.
+    /// Additional pairs of opposites. They are always checked, whether an id names them or not.
     #[serde(default, deserialize_with = "pairs")]
     pub contradiction_pairs: Vec<(String, String)>,
-    /// How many claims may be without support; the configured number without it.
+    /// The maximum number of unsupported claims; by default the configured number.
     #[serde(default)]
     pub max_unsupported_claims: Option<Threshold>,
-    /// What must appear.
+    /// The required patterns.
     #[serde(default)]
     pub must_find: Vec<String>,
-    /// What must not appear.
+    /// The forbidden patterns.
     #[serde(default)]
     pub must_not_find: Vec<String>,
 }
 
-/// How many claims may be without support: a number, or `"CONFIG:UNSUPPORTED_MAX"`.
+/// The maximum number of unsupported claims: a number, or `"CONFIG:UNSUPPORTED_MAX"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threshold {
-    /// So many.
+    /// This number.
     Number(u64),
-    /// As many as is configured.
+    /// The configured number.
     Config,
 }
 
-/// What is configured of the rules.
+/// The configuration of the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How many claims may be without support, where a check does not say.
+    /// The maximum number of unsupported claims, if a check does not set it.
     pub unsupported_max: u64,
-    /// The rules that apply where a check names none.
+    /// The rules to apply if a check names none.
     pub profile: Vec<RuleId>,
 }
 
@@ -89,47 +89,47 @@ impl Default for Settings {
     }
 }
 
-/// Why a check cannot be made; the message names what is wrong and what is allowed.
+/// Why a check is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCheck {
-    /// More of something than is taken.
-    #[error("`{what}` has {given} entries; at most {allowed} are taken")]
+    /// A list has too many entries.
+    #[error("`{what}` has {given} entries; at most {allowed} are allowed")]
     TooMany {
-        /// Of what.
+        /// The name of the list.
         what: &'static str,
-        /// How many there are.
+        /// The number of entries.
         given: usize,
-        /// How many there may be.
+        /// The maximum number of entries.
         allowed: usize,
     },
-    /// A term that is none.
+    /// A term is blank or too long.
     #[error(
-        "`expected.contradiction_pairs[{pair}]` has a term of {bytes} bytes; 1 to {TERM_MAX_BYTES} are taken, not all blank"
+        "`expected.contradiction_pairs[{pair}]` has a term of {bytes} bytes (1 to {TERM_MAX_BYTES} allowed, not blank)"
     )]
     Term {
-        /// In which pair, from 0.
+        /// The index of the pair, from 0.
         pair: usize,
-        /// How long the term is.
+        /// The length of the term, in bytes.
         bytes: usize,
     },
-    /// A pair whose terms are the same.
-    #[error("`expected.contradiction_pairs[{pair}]` names one term twice; a pair has two opposites")]
+    /// The two terms of a pair are the same.
+    #[error("`expected.contradiction_pairs[{pair}]` names one term twice; use two opposites")]
     SameTerm {
-        /// Which pair, from 0.
+        /// The index of the pair, from 0.
         pair: usize,
     },
-    /// No rule at all.
-    #[error("`rules` is empty: nothing would be checked; name a rule, or leave `rules` out")]
+    /// There are no rules.
+    #[error("`rules` is empty; name a rule, or omit `rules`")]
     NoRules,
-    /// A rule that is named twice.
+    /// A rule is named twice.
     #[error("`rules` names {0} twice")]
     Twice(RuleId),
-    /// Something that no rule looks at.
-    #[error("`{what}` is given, and no rule that looks at it is applied; name one in `rules`: {}", names(by))]
+    /// A member has no effect, because no rule uses it.
+    #[error("`{what}` is given, but no rule that uses it is applied; name one in `rules`: {}", names(by))]
     NotApplied {
-        /// What is given.
+        /// The name of the member.
         what: &'static str,
-        /// Which rules look at it.
+        /// The rules that use it.
         by: Vec<RuleId>,
     },
 }
@@ -140,10 +140,10 @@ fn names(rules: &[RuleId]) -> String {
 }
 
 impl Check {
-    /// Whether the check can be made: its bounds, its pairs, its rules, and whether they look at all that is expected.
+    /// Validates the check: its limits, its pairs, its rules, and whether the rules use all of its members.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first fault found.
     pub fn validate(&self, settings: &Settings) -> Result<(), InvalidCheck> {
         let Expected { contradiction_ids, contradiction_pairs, must_find, must_not_find, .. } =
             &self.expected;
@@ -173,7 +173,7 @@ impl Check {
         self.validate_applied(self.rules.as_deref().unwrap_or(&settings.profile))
     }
 
-    /// The check with the facts that sources gave, behind its own.
+    /// Appends the facts from sources to the check's own facts.
     #[must_use]
     pub fn with_facts_from(mut self, sources: Vec<FactSource>) -> Self {
         for mut source in sources {
@@ -184,10 +184,10 @@ impl Check {
         self
     }
 
-    /// How much there is to look at, about, in bytes.
+    /// The approximate size of the check, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
-        // an entry costs something however short it is
+        // a minimum cost for each entry, however short it is
         const ENTRY: usize = 16;
         let Expected { contradiction_ids, contradiction_pairs, must_find, must_not_find, .. } =
             &self.expected;
@@ -197,7 +197,7 @@ impl Check {
         texts + pairs.sum::<usize>() + self.context.as_ref().map_or(0, String::len)
     }
 
-    /// The check with what is configured filled in, so that it stays the same whatever is configured later.
+    /// Fills in the configured values, so that later changes of the configuration have no effect on the check.
     #[must_use]
     pub fn settled(mut self, settings: &Settings) -> Self {
         let unsupported_max = self.expected.unsupported_max(settings);
@@ -206,8 +206,7 @@ impl Check {
         self
     }
 
-    /// Whether `rules` look at everything that the check speaks of beside its facts: what no rule looks at would be passed
-    /// over.
+    /// Checks that `rules` use every member of the check besides its facts; an unused member would be ignored silently.
     fn validate_applied(&self, rules: &[RuleId]) -> Result<(), InvalidCheck> {
         let Expected { contradiction_ids, contradiction_pairs, must_find, must_not_find, .. } =
             &self.expected;
@@ -246,7 +245,7 @@ impl Check {
 }
 
 impl Expected {
-    /// How many claims may be without support.
+    /// The maximum number of unsupported claims.
     pub(super) const fn unsupported_max(&self, settings: &Settings) -> u64 {
         match self.max_unsupported_claims {
             Some(Threshold::Number(number)) => number,
@@ -255,7 +254,7 @@ impl Expected {
     }
 }
 
-/// Reads pairs. Taken as such, one of three terms would be told to be no JSON.
+/// Deserializes pairs. Deserializing to tuples would report a pair of three terms as invalid JSON.
 fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
     let pair = |terms: Vec<String>| {
         let pair = <[String; 2]>::try_from(terms).map(|[one, other]| (one, other));

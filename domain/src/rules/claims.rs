@@ -1,12 +1,12 @@
-//! A text's claims.
+//! Splits a text into claims.
 
 use super::normal::normalize;
 use std::ops::Range;
 
-/// What the published rules split at.
+/// The delimiters at which the published rules split.
 pub(super) const DELIMITERS: [char; 3] = ['.', '!', '?'];
 
-/// A stretch of one part, in the form in which it is looked at.
+/// A range of one part of the candidate, in normalized text or in text without layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) part: usize,
@@ -16,20 +16,20 @@ pub(super) struct Place {
 /// One claim of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// In which part of the candidate.
+    /// The index of the part of the candidate.
     pub(super) part: usize,
-    /// Where in the part's text, without the white space around it.
+    /// The range in the text of the part, without surrounding white space.
     pub(super) range: Range<usize>,
-    /// As it is matched; never blank.
+    /// The normalized text; never blank.
     pub(super) normal: String,
 }
 
-/// The claims of `text`: what stands between full stops, exclamation marks and question marks, and is not blank.
+/// The claims of `text`: its non-blank pieces between full stops, exclamation marks and question marks.
 pub(super) fn sentences(part: usize, text: &str) -> impl Iterator<Item = Claim> {
     text.split(DELIMITERS).filter_map(move |piece| claim(part, text, piece))
 }
 
-/// The claim that `piece`, a piece of `text`, makes unless it is blank.
+/// The claim in `piece`, which is a slice of `text`; `None` if it is blank.
 fn claim(part: usize, text: &str, piece: &str) -> Option<Claim> {
     let trimmed = piece.trim();
     let start = trimmed.as_ptr().addr() - text.as_ptr().addr();
@@ -37,7 +37,7 @@ fn claim(part: usize, text: &str, piece: &str) -> Option<Claim> {
     (!normal.is_empty()).then(|| Claim { part, range: start..start + trimmed.len(), normal })
 }
 
-/// The stretch between delimiters, without the white space around it, that byte `at` of `text` lies in.
+/// The range between delimiters that contains byte `at` of `text`, without surrounding white space.
 pub(super) fn sentence_around(text: &str, at: usize) -> Range<usize> {
     let (before, behind) = text.split_at_checked(at).unwrap_or((text, ""));
     let start = before.rfind(DELIMITERS).map_or(0, |at| at + 1);

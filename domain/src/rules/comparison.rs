@@ -1,7 +1,7 @@
-//! Comparisons that cannot hold together: RULE-CONT-002's own part.
+//! Comparisons that contradict each other: RULE-CONT-002.
 //!
-//! `L op R` with `<`, `>`, `<=` or `>=` says that one operand is above another. Together with the order of
-//! the numbers among the operands they make a graph, and a circle in it that has a strict step cannot be.
+//! A comparison `L op R` with `<`, `>`, `<=` or `>=` states that one operand is above another. Together with the order
+//! of the numbers among the operands, comparisons form a graph. A cycle in it with a strict step is a contradiction.
 
 mod read;
 
@@ -16,11 +16,11 @@ use petgraph::visit::EdgeRef;
 use read::{Amount, Comparison, comparisons, constraint};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// RULE-CONT-002: of no pair both terms appear, and the comparisons of the candidate hold together, with each other and with
-/// the constraints.
+/// RULE-CONT-002: no pair of opposites appears, and the comparisons of the candidate are consistent with each other and
+/// with the constraints.
 ///
 /// # Errors
-/// Where the constraints themselves do not: nothing can be told by them.
+/// The constraints contradict each other, so the candidate cannot be checked.
 pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
     negations(subject, findings);
     let (mut all, not_understood) = constraints(subject);
@@ -47,7 +47,7 @@ pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) -> Re
     told
 }
 
-/// The comparisons of the check's own constraints, and those constraints that are none.
+/// The comparisons in the check's constraints, and the constraints that cannot be parsed.
 fn constraints<'a>(subject: &Subject<'a>) -> (Vec<Comparison>, Vec<&'a str>) {
     let (mut all, mut not_understood) = (Vec::new(), Vec::new());
     for text in &subject.check.constraints {
@@ -59,7 +59,7 @@ fn constraints<'a>(subject: &Subject<'a>) -> (Vec<Comparison>, Vec<&'a str>) {
     (all, not_understood)
 }
 
-/// Whether the constraints can hold together; `given` names them in the evidence.
+/// Whether the constraints are consistent; `given` identifies them in the evidence.
 fn are_compatible(findings: &mut Findings, constraints: &[Comparison], given: &str) -> bool {
     let circles = circles(constraints);
     for circle in &circles {
@@ -71,7 +71,7 @@ fn are_compatible(findings: &mut Findings, constraints: &[Comparison], given: &s
     circles.is_empty()
 }
 
-/// Finds what of `all`, the constraints' comparisons and then the candidate's, cannot hold together.
+/// Reports contradictions within `all`: the comparisons of the constraints, then those of the candidate.
 fn held_together(subject: &Subject<'_>, findings: &mut Findings, all: &[Comparison], given: &str) {
     let circles = circles(all);
     let candidate = subject.candidate_sha256();
@@ -97,7 +97,7 @@ fn held_together(subject: &Subject<'_>, findings: &mut Findings, all: &[Comparis
         finding: if circles.is_empty() { Finding::Compatible } else { Finding::Incompatible },
         ..Output::default()
     });
-    // those that decide stand first
+    // the comparisons in a cycle come first
     let mut is_in_circle = vec![false; all.len()];
     for place in circles.iter().flat_map(|circle| &circle.members) {
         if let Some(is_in_circle) = is_in_circle.get_mut(*place) {
@@ -115,22 +115,22 @@ fn held_together(subject: &Subject<'_>, findings: &mut Findings, all: &[Comparis
     }
 }
 
-/// A circle that cannot be.
+/// A cycle with a strict step.
 struct Circle {
     /// Its steps, in their order.
     text: String,
-    /// The comparisons in it, by their places.
+    /// The indexes of its comparisons.
     members: Vec<usize>,
 }
 
-/// A step from what is above to what is below: by a comparison, or by the order of numbers.
+/// A step from the higher operand to the lower one: by a comparison, or by the order of numbers.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     strict: bool,
     by: Option<usize>,
 }
 
-/// What cannot hold together among `comparisons`: one circle for each set of operands that hang together in one.
+/// The contradictions among `comparisons`: one cycle for each strongly connected set of operands.
 fn circles(comparisons: &[Comparison]) -> Vec<Circle> {
     let mut graph: DiGraph<&str, Step> = DiGraph::new();
     let mut nodes: BTreeMap<&str, NodeIndex> = BTreeMap::new();
@@ -159,7 +159,7 @@ fn circles(comparisons: &[Comparison]) -> Vec<Circle> {
     }
     let group = |node: NodeIndex| group_of.get(node.index()).copied();
     let mut first_strict: BTreeMap<usize, EdgeReference<'_, Step>> = BTreeMap::new();
-    // in the order of the text: a circle always has a comparison, since numbers alone have none
+    // in the order of the text; every cycle contains a comparison, because numbers alone form none
     for edge in graph.edge_references() {
         if let (Some(group), true) = (group(edge.source()), group(edge.source()) == group(edge.target()))
             && edge.weight().strict
@@ -175,7 +175,7 @@ fn circles(comparisons: &[Comparison]) -> Vec<Circle> {
     circles.into_iter().map(|(_, circle)| circle).collect()
 }
 
-/// The shortest circle through `edge`.
+/// The shortest cycle through `edge`.
 fn circle(
     graph: &DiGraph<&str, Step>,
     comparisons: &[Comparison],

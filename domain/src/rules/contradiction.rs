@@ -1,5 +1,5 @@
-//! Pairs of opposites that must not both appear: RULE-CONT-001, its part of RULE-CONT-002, RULE-CONT-003, and what
-//! RULE-CONT-004 shares with them.
+//! Pairs of opposites that must not both appear: RULE-CONT-001, its part of RULE-CONT-002, RULE-CONT-003, and the parts
+//! that RULE-CONT-004 shares.
 
 use super::candidate::Subject;
 use super::claims::{Place, sentence_around};
@@ -9,8 +9,8 @@ use super::pairs::{Asked, PAIRS, Pair};
 use super::result::{Finding, Output};
 use std::ops::Range;
 
-/// Looks up what the check asks for: the pairs that its ids name, in their order, and then those of its own; and where the
-/// terms appear, as substrings of the normalized texts.
+/// The requested pairs: those named by ids, in their order, then the check's own; with the places of their terms as
+/// substrings of the normalized texts.
 pub(super) fn asked<'s>(subject: &'s Subject<'_>) -> &'s Asked {
     let find = |[one, other]: [&str; 2]| {
         [(one, other), (other, one)].map(|(term, opposite)| {
@@ -23,7 +23,7 @@ pub(super) fn asked<'s>(subject: &'s Subject<'_>) -> &'s Asked {
     subject.asked(|| asked_by(subject, find))
 }
 
-/// The pairs that are asked for, with the places that `find` finds for the terms of each.
+/// The requested pairs, with the places that `find` returns for the terms of each.
 pub(super) fn asked_by(subject: &Subject<'_>, find: impl Fn([&str; 2]) -> [Option<Place>; 2]) -> Asked {
     let expected = &subject.check.expected;
     let own: Vec<[String; 2]> =
@@ -37,7 +37,7 @@ pub(super) fn asked_by(subject: &Subject<'_>, find: impl Fn([&str; 2]) -> [Optio
     let mut asked = Asked::default();
     let add = |asked: &mut Asked, terms: [&str; 2]| {
         let [one, other] = terms;
-        // a pair and its reverse are one
+        // a pair and its reverse are the same pair
         if !asked.pairs.iter().any(|pair| pair.terms == [one, other] || pair.terms == [other, one]) {
             asked.pairs.push(Pair { terms: terms.map(String::from), places: find(terms) });
         }
@@ -64,17 +64,17 @@ fn names(id: &str, [one, other]: [&str; 2]) -> bool {
     id == one || id == other || joined(one, other) || joined(other, one)
 }
 
-/// Where in `text` the term appears first outside every occurrence of its opposite.
+/// The offset of the first occurrence of `term` in `text` outside of every occurrence of its opposite.
 pub(super) fn first_outside(text: &str, term: &str, opposite: &str) -> Option<usize> {
     let first = text.find(term)?;
-    // as "valid" stands in "invalid"
+    // for example, "invalid" contains "valid"
     if !opposite.contains(term) {
         return Some(first);
     }
     let mut opposites = occurrences(text, opposite).peekable();
     let mut covered = 0;
     occurrences(text, term).find(|at| {
-        // of the opposites that begin here or before, the last one ends last
+        // the last of the opposites that begin at or before `at` also ends last
         while let Some(begin) = opposites.next_if(|begin| begin <= at) {
             covered = begin + opposite.len();
         }
@@ -82,10 +82,10 @@ pub(super) fn first_outside(text: &str, term: &str, opposite: &str) -> Option<us
     })
 }
 
-/// Where `needle` stands in `text`, overlapping or not, in time that grows with both alone (Knuth, Morris and Pratt, 1977).
+/// The offsets of `needle` in `text`, overlapping or not, in linear time (Knuth, Morris and Pratt, 1977).
 fn occurrences(text: &str, needle: &str) -> impl Iterator<Item = usize> {
     let needle = needle.as_bytes();
-    // of each of its beginnings, how long the longest other one is that it ends with
+    // for each prefix, the length of its longest proper suffix that is also a prefix
     let mut borders = vec![0];
     for byte in needle.iter().skip(1) {
         borders.push(matched(needle, &borders, borders.last().copied().unwrap_or(0), *byte));
@@ -97,7 +97,7 @@ fn occurrences(text: &str, needle: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// So much of `needle` has been read once `byte` is read behind so much of it.
+/// The length of the prefix of `needle` that is matched after `byte`, if `so_far` bytes of it matched before.
 fn matched(needle: &[u8], borders: &[usize], mut so_far: usize, byte: u8) -> usize {
     while needle.get(so_far) != Some(&byte) {
         match so_far.checked_sub(1).and_then(|last| borders.get(last)) {
@@ -108,18 +108,19 @@ fn matched(needle: &[u8], borders: &[usize], mut so_far: usize, byte: u8) -> usi
     so_far + 1
 }
 
-/// RULE-CONT-001: of no pair both terms appear.
+/// RULE-CONT-001: the two terms of a pair must not both appear.
 pub(super) fn direct_negation(subject: &Subject<'_>, findings: &mut Findings) {
     negations(subject, findings);
     note_unknown(findings, asked(subject));
 }
 
-/// RULE-CONT-001 without its notes, which RULE-CONT-002 has of it.
+/// RULE-CONT-001 without the notes about unknown ids, which RULE-CONT-002 adds itself.
 pub(super) fn negations(subject: &Subject<'_>, findings: &mut Findings) {
     opposites(subject, findings, asked(subject), |place| subject.origin(place));
 }
 
-/// Whether of no pair that is asked for both terms appear; `origin` leads a place back to the text as it came.
+/// Checks that the two terms of a requested pair do not both appear; `origin` maps a place to the range in the original
+/// text.
 pub(super) fn opposites(
     subject: &Subject<'_>,
     findings: &mut Findings,
@@ -140,7 +141,8 @@ pub(super) fn opposites(
     }
 }
 
-/// RULE-CONT-003: what one sentence asserts, the same or a later one does not infirm. It reports the two sentences.
+/// RULE-CONT-003: a sentence must not contradict an assertion in itself or in an earlier sentence. It reports the two
+/// sentences.
 pub(super) fn assertion_then_infirmation(subject: &Subject<'_>, findings: &mut Findings) {
     let asked = asked(subject);
     for Pair { terms: [one, other], places } in &asked.pairs {
@@ -164,7 +166,7 @@ pub(super) fn assertion_then_infirmation(subject: &Subject<'_>, findings: &mut F
     note_unknown(findings, asked);
 }
 
-/// The two places in the order of the text, where there are two.
+/// The two places in the order of the text; `None` unless both exist.
 fn both(places: &[Option<Place>; 2]) -> Option<[&Place; 2]> {
     let [Some(one), Some(other)] = places else { return None };
     let order = |place: &Place| (place.part, place.range.start);
@@ -185,7 +187,7 @@ fn note(
     });
 }
 
-/// Notes the ids that name no pair.
+/// Notes the ids that match no pair.
 pub(super) fn note_unknown(findings: &mut Findings, asked: &Asked) {
     for id in &asked.unknown {
         findings.step(id, "the known pairs", || Output {
@@ -202,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_term_is_outside_where_no_occurrence_of_its_opposite_holds_it(
+        fn first_outside_skips_terms_within_their_opposites(
             text in "[ab]{0,24}", term in "[ab]{1,4}", opposite in "[ab]{1,6}",
         ) {
             let stands = |needle: &str, at: usize| text[at..].starts_with(needle);

@@ -1,5 +1,5 @@
-//! The facts of a check, compiled: in the form in which the published rules compare them, and in those of the later ones, each
-//! made when it is first asked for, and kept.
+//! The compiled facts of a check. The form for the published rules is created at once; each form for the later rules is
+//! created at its first use and then kept.
 
 use super::facts::Facts;
 use super::form::Form;
@@ -10,8 +10,7 @@ use super::plain::Plain;
 use crate::base::digest::Sha256Hex;
 use std::sync::OnceLock;
 
-/// A set of facts, ready to be searched. What it finds depends on nothing but the facts, and it can be kept for as long as
-/// they are asked about.
+/// A set of facts, ready to be searched. The results depend only on the facts, so the set can be reused.
 #[derive(Debug)]
 pub struct FactSet {
     given: Facts,
@@ -21,7 +20,7 @@ pub struct FactSet {
     notes: OnceLock<Notes>,
 }
 
-/// The facts in one more form.
+/// The facts in one other form.
 #[derive(Debug, Default)]
 struct Made {
     facts: OnceLock<Facts>,
@@ -35,7 +34,7 @@ impl Made {
 }
 
 impl FactSet {
-    /// The SHA-256 of facts as they came: of their JSON array.
+    /// The SHA-256 of the original facts, as a JSON array.
     #[must_use]
     pub fn sha256_of(facts: &[String]) -> Sha256Hex {
         Sha256Hex::of_json(&facts)
@@ -49,26 +48,26 @@ impl FactSet {
         Self { given, words, quantities, with_counted, notes: OnceLock::new() }
     }
 
-    /// The SHA-256 of the facts as they came: of their JSON array.
+    /// The SHA-256 of the original facts, as a JSON array.
     #[must_use]
     pub const fn sha256(&self) -> &Sha256Hex {
         self.given.sha256()
     }
 
-    /// How many facts there are.
+    /// The number of facts.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.given.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no facts.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The memory that the set takes at the most, be its index made already or not. The forms that only rules after the
-    /// published ones search count once they have been made.
+    /// The maximum memory use in bytes, including the index, created or not. The forms for the rules after the
+    /// published ones count only once they are created.
     #[must_use]
     pub fn weight_bytes(&self) -> u64 {
         let forms = [&self.words, &self.quantities, &self.with_counted].map(Made::weight_bytes);
@@ -76,7 +75,7 @@ impl FactSet {
         self.given.weight_bytes() + forms.iter().sum::<u64>() + notes
     }
 
-    /// The facts as the published rules compare them.
+    /// The facts in the form for the published rules.
     pub(super) const fn given(&self) -> &Facts {
         &self.given
     }
@@ -89,7 +88,7 @@ impl FactSet {
         }
     }
 
-    /// The facts in another form. `facts` are those that were compiled, as they came.
+    /// The facts in another form. `facts` must be the original facts that were compiled.
     pub(super) fn in_form(&self, form: Form, facts: &[String]) -> &Facts {
         self.made(form).facts.get_or_init(|| {
             let statement = |fact: &String| form.statement(Plain::of(fact).text());
@@ -97,7 +96,7 @@ impl FactSet {
         })
     }
 
-    /// Those of the facts in that form that have joints.
+    /// The facts with joints, in that form.
     pub(super) fn joined(&self, form: Form, facts: &[String]) -> &Joined {
         self.made(form).joined.get_or_init(|| Joined::of(self.in_form(form, facts)))
     }

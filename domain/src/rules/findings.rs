@@ -1,23 +1,23 @@
-//! What a rule writes down while it looks: its steps, and what speaks against the candidate.
+//! The findings of a rule: its steps and its violations.
 
 use super::registry::RuleId;
 use super::result::{Evidence, Input, Output, RuleResult, Span, Verdict, Violation};
 use crate::base::digest::Sha256Hex;
 use serde::Serialize;
 
-/// The most steps, and the most violations, that one rule lists; the rest is counted.
+/// The maximum number of steps, and of violations, that one rule lists; the rest is only counted.
 const LISTED_MAX: usize = 1_000;
-/// The most that the listed steps of one rule look at, the last one's aside: each is hashed whole, and many claims may be
-/// in one long fact.
+/// The maximum size of the texts of all listed steps but the last, in bytes. Each step hashes its whole texts, and many
+/// claims can be in one long fact.
 const LISTED_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// The longest text that is quoted, in characters.
+/// The maximum length of a quoted text, in characters.
 const QUOTED_MAX_CHARS: usize = 200;
 
-/// Why a rule could not tell.
+/// Why a rule could not be applied.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RuleError(pub(super) String);
 
-/// What one rule has found so far.
+/// The findings of one rule so far.
 #[derive(Debug)]
 pub(super) struct Findings {
     rule: RuleId,
@@ -40,7 +40,7 @@ impl Findings {
         }
     }
 
-    /// Notes a step: `text` was held against `with`.
+    /// Adds a step: `text` was compared with `with`.
     pub(super) fn step(&mut self, text: &str, with: &str, output: impl FnOnce() -> Output) {
         #[derive(Serialize)]
         struct Whole<'a> {
@@ -63,7 +63,7 @@ impl Findings {
         });
     }
 
-    /// Notes what speaks against the candidate.
+    /// Adds a violation.
     pub(super) fn violation(&mut self, violated: impl FnOnce() -> Violated) {
         if self.violations.len() == LISTED_MAX {
             self.violations_omitted += 1;
@@ -74,7 +74,7 @@ impl Findings {
         self.violations.push(Violation { invariant, message, related, span, text: quoted(&text) });
     }
 
-    /// What the rule says in the end.
+    /// The final result of the rule.
     pub(super) fn result(self, cause: Option<String>) -> RuleResult {
         let Self { rule, evidence, evidence_omitted, violations, violations_omitted, .. } = self;
         let verdict = match (&cause, violations.is_empty()) {
@@ -96,7 +96,7 @@ impl Findings {
     }
 }
 
-/// What speaks against the candidate, with its text whole.
+/// A violation with its complete text.
 pub(super) struct Violated {
     pub(super) message: String,
     pub(super) text: String,
@@ -104,9 +104,9 @@ pub(super) struct Violated {
     pub(super) related: Option<Span>,
 }
 
-/// `text`, or its beginning.
+/// The text, or its beginning followed by `…`.
 pub(super) fn quoted(text: &str) -> String {
-    // most text has no more bytes than that
+    // most texts are at most this long in bytes, so they need no count of characters
     let has_more = text.len() > QUOTED_MAX_CHARS;
     let end = has_more.then(|| text.char_indices().nth(QUOTED_MAX_CHARS)).flatten().map(|(end, _)| end);
     match end.and_then(|end| text.get(..end)) {

@@ -1,9 +1,9 @@
-//! The forms in which the rules after the published ones compare.
+//! The forms in which the rules after the published ones compare texts.
 
 use super::words::Row;
 use super::{quantity, words};
 
-/// In which form claims and facts are compared.
+/// The form in which claims and facts are compared.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
     /// As rows of words.
@@ -24,7 +24,7 @@ impl Form {
         }
     }
 
-    /// A claim or a fact as it is matched.
+    /// The normalized form of a claim or a fact.
     pub(super) fn statement(self, text: &str) -> String {
         let row = self.row(text);
         row.statement(0..row.text().len())

@@ -1,4 +1,4 @@
-//! Pairs of opposites by whole words, in their inflections: RULE-CONT-004.
+//! Pairs of opposites by whole words and their inflections: RULE-CONT-004.
 
 use super::candidate::Subject;
 use super::claims::Place;
@@ -7,7 +7,7 @@ use super::findings::Findings;
 use super::words::{Row, row};
 use std::ops::Range;
 
-/// The published pairs, each side by its term and then what else says the same.
+/// The published pairs. Each side begins with its term, followed by its inflections.
 pub(super) const INFLECTED: [[&[&str]; 2]; 10] = [
     [&["always"], &["never"]],
     [&["true"], &["false"]],
@@ -36,7 +36,8 @@ pub(super) const INFLECTED: [[&[&str]; 2]; 10] = [
     [&["enabled", "enable", "enables", "enabling"], &["disabled", "disable", "disables", "disabling"]],
 ];
 
-/// RULE-CONT-004: of no pair both terms appear as whole words, the published ones in any of their inflections.
+/// RULE-CONT-004: the two terms of a pair must not both appear as whole words. Published terms also match in their
+/// inflections.
 pub(super) fn whole_words(subject: &Subject<'_>, findings: &mut Findings) {
     let rows: Vec<Row> = subject.plain().iter().map(|plain| row(plain.text())).collect();
     let asked = asked_by(subject, |terms| {
@@ -50,7 +51,7 @@ pub(super) fn whole_words(subject: &Subject<'_>, findings: &mut Findings) {
     note_unknown(findings, &asked);
 }
 
-/// The rows of words that each side of a pair is known by: a published one by its inflections, any other as it is given.
+/// The rows of words that represent each side of a pair: the inflections of a published term, or the given term.
 fn sides(terms: [&str; 2]) -> [Vec<String>; 2] {
     let [one, other] = terms;
     let published = INFLECTED.iter().find_map(|[first, second]| {
@@ -67,11 +68,11 @@ fn sides(terms: [&str; 2]) -> [Vec<String>; 2] {
     }
 }
 
-/// Where in the text whose words are `row` one of `terms` stands first, outside every occurrence of the first of
-/// `opposites`: inflections are single words, which lie in no other.
+/// The range of the first of `terms` in the text with the words `row`, outside of every occurrence of the first of
+/// `opposites`. The other opposites are single words, which contain no term.
 fn first(row: &Row, terms: &[String], opposites: &[String]) -> Option<Range<usize>> {
     let opposite = opposites.first()?;
-    // without the space behind it
+    // without the space after it
     let first =
         |term: &String| first_outside(row.text(), term, opposite).map(|at| at..at + term.trim_end().len());
     let found = terms.iter().filter_map(first).min_by_key(|found| found.start)?;

@@ -1,47 +1,48 @@
-//! Many needles searched for in one pass (Aho and Corasick, 1975).
+//! Searches for many needles in one pass (Aho and Corasick, 1975).
 //!
-//! A state is what has been read of a needle, and its number is where that ends in the needles' own text: so the state
-//! behind it needs no table, and a byte of the needles takes eight of memory. Only where needles with the same beginning
-//! part, a fork is kept. Building takes time in proportion to the needles, and searching to what is searched, whatever they
-//! are: nested, repeated, or of one letter.
+//! A state represents the bytes read of a needle. Its number is the offset at which these bytes end in the needles' own
+//! text, so the next state needs no table, and each byte of the needles takes eight bytes of memory. A fork is stored
+//! only where needles with the same beginning diverge. Building takes time linear in the needles, and searching takes
+//! time linear in the text. Nested, repeated or single-letter needles make no difference.
 
 use super::lines::Lines;
 
-/// Nothing has been read.
+/// The initial state: no byte has been read.
 const ROOT: u32 = 0;
 /// No needle.
 const NONE: u32 = u32::MAX;
-/// Set in what a state falls back to: it is the place of the state's fork instead.
+/// A flag in `State::fallback`: the value is then the index of the state's fork.
 const FORKED: u32 = 1 << 31;
 
-/// What making them costs for each byte, in bytes that a comparison takes in.
+/// The cost of building for each byte, in units of one compared byte.
 const BYTE: u64 = 48;
 
-/// Needles, ready to be searched for. They stay with whoever has them, and come along with every call.
+/// Needles, ready to be searched for. Their texts are not stored; callers pass them to every call.
 #[derive(Debug)]
 pub(super) struct Needles {
-    /// The states behind the root, by their byte.
+    /// The states after the root, by their byte.
     roots: Box<[u32; 256]>,
     states: Vec<State>,
     forks: Vec<Fork>,
-    /// The states behind forks, each fork's by their bytes.
+    /// The states after forks; those of each fork are sorted by their bytes.
     behind: Vec<(u8, u32)>,
-    /// Behind each needle: an equal one, or else the longest that it ends with.
+    /// For each needle: an equal one, or else the longest needle that is a suffix of it.
     shorter: Vec<u32>,
-    /// The lowest place among a needle and all behind it.
+    /// The lowest index among a needle and all that follow it in `shorter`.
     lowest: Vec<u32>,
 }
 
-/// What has been read of a needle.
+/// The bytes read of a needle.
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// The longest end of it that is a needle's beginning; or where that stands, if the state has a fork.
+    /// The state of the longest suffix that is the beginning of a needle; or the index of the fork, if the state has
+    /// one.
     fallback: u32,
-    /// The longest needle that it ends with.
+    /// The longest needle that is a suffix of these bytes.
     longest: u32,
 }
 
-/// A state behind which more than its own needle goes on.
+/// A state with more than one next state.
 #[derive(Debug)]
 struct Fork {
     fallback: u32,
@@ -49,23 +50,23 @@ struct Fork {
     to: usize,
 }
 
-/// What a needle has beyond its beginning that an earlier one, by the alphabet, has too.
+/// The bytes of a needle after the beginning that it shares with an alphabetically earlier one.
 struct Tail {
-    /// Behind how many bytes.
+    /// The number of shared bytes.
     depth: usize,
-    /// The state that it goes on from.
+    /// The state after the shared bytes.
     parent: u32,
-    /// Its next state.
+    /// The next state to process.
     state: u32,
-    /// Its last state.
+    /// The last state.
     end: u32,
-    /// Its needle, and the last of those that are equal.
+    /// The needle, and the last of those that are equal to it.
     needle: u32,
     last_equal: u32,
 }
 
 impl Needles {
-    /// Those of `lines` that are not blank; none if there are too many bytes to be numbered.
+    /// The non-blank needles of `lines`; `None` if there are too many bytes to number.
     pub(super) fn of(lines: &Lines) -> Option<Self> {
         let states = lines.text().len() + 1;
         if states >= FORKED as usize {
@@ -86,19 +87,19 @@ impl Needles {
         Some(needles)
     }
 
-    /// What making those of `lines` costs, in bytes that a comparison takes in.
+    /// The cost of building the needles of `lines`, in units of one compared byte.
     pub(super) const fn cost(lines: &Lines) -> u64 {
         (lines.text().len() as u64).saturating_mul(BYTE)
     }
 
-    /// The memory that those of `lines` take at the most.
+    /// The maximum memory for the needles of `lines`, in bytes.
     pub(super) const fn weight_bytes(lines: &Lines) -> u64 {
         let state = size_of::<State>();
         let needle = size_of::<Fork>() + size_of::<(u8, u32)>() + 2 * size_of::<u32>();
         (size_of::<[u32; 256]>() + (lines.text().len() + 1) * state + lines.len() * needle) as u64
     }
 
-    /// Each needle's tail, by the alphabet. Those that are equal have one, and hang behind each other.
+    /// The tail of each needle, in alphabetical order. Equal needles share one tail and are linked in `shorter`.
     fn tails(&mut self, lines: &Lines) -> Vec<Tail> {
         let mut sorted: Vec<(u32, &[u8])> = lines
             .iter()
@@ -107,7 +108,8 @@ impl Needles {
             .collect();
         sorted.sort_by_key(|(_, line)| *line);
         let mut tails: Vec<Tail> = Vec::new();
-        // whose states the last needle's beginning goes through, and from which depth on
+        // the depths from which the last needle's beginning uses the states of earlier needles, with the starts of
+        // these
         let mut owners: Vec<(usize, usize)> = Vec::new();
         let mut last: &[u8] = &[];
         for (needle, line) in sorted {
@@ -130,12 +132,12 @@ impl Needles {
         tails
     }
 
-    /// Notes where each tail begins.
+    /// Stores the state at which each tail begins.
     fn fork(&mut self, lines: &Lines, tails: &[Tail]) {
         let mut begins: Vec<(u32, u8, u32)> =
             tails.iter().map(|tail| (tail.parent, byte_before(lines, tail.state), tail.state)).collect();
         begins.sort_unstable();
-        // no more than there are: what they weigh has been told
+        // reserves exactly the memory that `weight_bytes` declares
         self.behind.reserve_exact(begins.len());
         self.forks.reserve_exact(begins.len());
         for siblings in begins.chunk_by(|one, other| one.0 == other.0) {
@@ -155,7 +157,7 @@ impl Needles {
         }
     }
 
-    /// Finds what every state falls back to, which is less deep than it: so they go by depth.
+    /// Computes the fallback of every state. A fallback is less deep than its state, so states are processed by depth.
     fn fall_back(&mut self, lines: &Lines, tails: Vec<Tail>) {
         let mut waiting = tails.into_iter().peekable();
         let mut growing: Vec<Tail> = Vec::new();
@@ -192,22 +194,22 @@ impl Needles {
         }
     }
 
-    /// What `state` falls back to, and its fork.
+    /// The fallback of `state`, and its fork.
     fn fallback(&self, state: u32) -> (u32, Option<&Fork>) {
         let fallback = self.states.get(state as usize).map_or(ROOT, |state| state.fallback);
-        // what is no fork's place is far beyond them
+        // a value without the flag gives an index beyond all forks
         match self.forks.get((fallback ^ FORKED) as usize) {
             Some(fork) => (fork.fallback, Some(fork)),
             None => (fallback, None),
         }
     }
 
-    /// The longest needle that `state` ends with.
+    /// The longest needle that is a suffix of `state`.
     fn longest(&self, state: u32) -> u32 {
         self.states.get(state as usize).map_or(NONE, |state| state.longest)
     }
 
-    /// The state behind `state` when `byte` is read.
+    /// The state after `state` when `byte` is read.
     fn step(&self, lines: &Lines, mut state: u32, byte: u8) -> u32 {
         while state != ROOT {
             if lines.text().as_bytes().get(state as usize) == Some(&byte) {
@@ -223,7 +225,7 @@ impl Needles {
         get(self.roots.as_slice(), u32::from(byte))
     }
 
-    /// Wherever in `text` a needle ends: behind which byte, and the longest that does.
+    /// The ends of needles in `text`: the offset after each, and the longest needle that ends there.
     pub(super) fn ends(&self, lines: &Lines, text: &str) -> impl Iterator<Item = (usize, u32)> {
         let mut state = ROOT;
         (1..).zip(text.bytes()).filter_map(move |(end, byte)| {
@@ -233,20 +235,20 @@ impl Needles {
         })
     }
 
-    /// `needle`, then those that are equal to it or that it ends with.
+    /// `needle`, then all needles that are equal to it or a suffix of it.
     pub(super) fn with_shorter(&self, needle: u32) -> impl Iterator<Item = u32> {
         std::iter::successors(Some(needle), |needle| {
             Some(get(&self.shorter, *needle)).filter(|next| *next != NONE)
         })
     }
 
-    /// The lowest place among those of [`with_shorter`](Self::with_shorter).
+    /// The lowest index among those of [`with_shorter`](Self::with_shorter).
     pub(super) fn lowest(&self, needle: u32) -> u32 {
         get(&self.lowest, needle)
     }
 }
 
-/// A state's or a needle's number; [`Needles::of`] has seen to it that there is one.
+/// The number of a state or a needle; [`Needles::of`] has checked that it fits.
 fn number(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(NONE)
 }
@@ -271,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn needles_weigh_no_more_than_they_say() {
+    fn needles_use_at_most_their_declared_memory() {
         for needles in [vec![], vec!["a".to_owned()], (0..1_000).map(|at| format!("{at}")).collect()] {
             let lines = Lines::normalized(&needles);
             let needles = Needles::of(&lines).expect("they are few");

@@ -1,11 +1,11 @@
-//! Normalization for matching: every run of white space (a line's end included) becomes one space, none at the ends, and
-//! all is lower case by Unicode. Nothing else: no stemming, no folding of what merely looks alike.
+//! Normalization for matching: white space, including line ends, becomes single spaces and is removed at both ends.
+//! Letters become lower case by Unicode. There is no stemming, and similar characters are not folded.
 
 use std::ops::Range;
 
-/// `text` as it is matched.
+/// Normalizes `text` for matching.
 pub(super) fn normalize(text: &str) -> String {
-    // most text is ASCII, and then its bytes are all that is looked at
+    // most texts are ASCII, which can be normalized by bytes
     if text.is_ascii() {
         let mut normal = joined(text, text.split(|character: char| matches!(character, '\t'..='\r' | ' ')));
         normal.make_ascii_lowercase();
@@ -14,7 +14,7 @@ pub(super) fn normalize(text: &str) -> String {
     joined(text, text.split_whitespace()).to_lowercase()
 }
 
-/// The words of `text` that are not empty, a space between them.
+/// Joins the non-empty words of `text` with single spaces.
 fn joined<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> String {
     let mut joined = String::with_capacity(text.len());
     for word in words.filter(|word| !word.is_empty()) {
@@ -26,12 +26,12 @@ fn joined<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> String {
     joined
 }
 
-/// Where each byte of a normalized text comes from.
+/// The offset in the original text for each byte of a normalized text.
 #[derive(Debug)]
 pub(super) struct Origins(Vec<u32>);
 
 impl Origins {
-    /// Those of `normalize(text)`.
+    /// The origins of `normalize(text)`.
     pub(super) fn of(text: &str) -> Self {
         let mut origins = Vec::with_capacity(text.len());
         let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
@@ -41,7 +41,7 @@ impl Origins {
                 origins.push(offset(start.saturating_sub(1)));
             }
             for (at, character) in word.char_indices() {
-                // Σ alone is lowered by what stands beside it, into two letters of the same length
+                // only the lower case of Σ depends on its neighbors; both of its forms have the same length
                 let bytes: usize = character.to_lowercase().map(char::len_utf8).sum();
                 origins.extend(std::iter::repeat_n(offset(start + at), bytes));
             }
@@ -49,7 +49,7 @@ impl Origins {
         Self(origins)
     }
 
-    /// The stretch of `text` that a stretch of its normalized form comes from.
+    /// The range of `text` from which the range `normal` of its normalized form comes.
     pub(super) fn range(&self, text: &str, normal: Range<usize>) -> Range<usize> {
         let origin = |at: usize| self.0.get(at).map_or(text.len(), |at| *at as usize);
         let last = origin(normal.end.saturating_sub(1));
@@ -64,7 +64,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn white_space_of_all_kinds_is_one_space_and_case_is_unicodes() {
+    fn normalize_joins_white_space_and_lowers_case_by_unicode() {
         for (text, normal) in [
             ("  A\r\nB\rC\n\n\tD ", "a b c d"),
             ("\u{b}a\u{b}b\u{c} c\u{1c}d\u{b}", "a b c\u{1c}d"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_is_led_back_to_the_text_that_it_came_from() {
+    fn origins_map_normalized_match_to_original_text() {
         let text = " İ\r\n ΟΔΟΣ,\u{3000}ok";
         let normal = normalize(text);
         for word in ["i\u{307}", "οδος", "ok", "οδος, ok"] {
@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_has_an_origin(text in "[ \\n\\tA-zİΣßéΑ-Ω\u{3000}\u{300}]{0,40}") {
+        fn origins_cover_every_normalized_byte(text in "[ \\n\\tA-zİΣßéΑ-Ω\u{3000}\u{300}]{0,40}") {
             let (normal, origins) = (normalize(&text), Origins::of(&text));
             prop_assert_eq!(normal.len(), origins.0.len());
             for (at, character) in normal.char_indices().filter(|(_, c)| *c != ' ') {
@@ -103,7 +103,7 @@ mod tests {
         }
 
         #[test]
-        fn normalizing_twice_is_normalizing_once(text in "\\PC{0,40}") {
+        fn normalize_is_idempotent(text in "\\PC{0,40}") {
             prop_assert_eq!(normalize(&normalize(&text)), normalize(&text));
         }
     }

@@ -15,7 +15,7 @@ pub(super) const PREPOSITIONS: [&str; 27] = [
     "without",
 ];
 
-/// The notes among the facts of a check, each with the place of the first fact that equals it.
+/// The notes among the facts of a check, each with the index of the first fact that equals it.
 #[derive(Debug)]
 pub(super) struct Notes(HashMap<String, u32>);
 
@@ -30,7 +30,7 @@ impl Notes {
         Self(notes)
     }
 
-    /// The memory that they take, in bytes.
+    /// Their memory use, in bytes.
     pub(super) fn weight_bytes(&self) -> u64 {
         let texts: usize = self.0.keys().map(String::capacity).sum();
         (size_of::<Self>() + texts + self.0.capacity() * (size_of::<(String, u32)>() + 1)) as u64

@@ -1,8 +1,8 @@
-//! Numbers by their digits: nothing is rounded, and none is too large.
+//! Exact numbers as digits: no rounding, and no limit of size.
 
 use std::cmp::Ordering;
 
-/// A number, exactly as it is written.
+/// A number with all of its digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Number {
     negative: bool,
@@ -13,7 +13,8 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// Reads digits with a decimal point, `separators` of one kind between the thousands, and a hyphen or a minus as the sign.
+    /// Parses digits with a decimal point, with one kind of `separators` between thousands, and with a hyphen or minus
+    /// as the sign.
     pub(super) fn parse(text: &str, separators: &[char]) -> Option<Self> {
         let (negative, digits) = match text.strip_prefix(['-', '−']) {
             Some(digits) => (true, digits),
@@ -28,7 +29,7 @@ impl Number {
         Some(Self::of(negative, &whole, fraction))
     }
 
-    /// With no zeros but those that it takes, and no commas.
+    /// The number as text, without superfluous zeros and without separators.
     pub(super) fn text(&self) -> String {
         let sign = if self.negative { "-" } else { "" };
         let whole = if self.whole.is_empty() { "0" } else { &self.whole };
@@ -36,7 +37,7 @@ impl Number {
         format!("{sign}{whole}{point}{}", self.fraction)
     }
 
-    /// Times ten to the power of `power`.
+    /// Multiplies by ten to the power of `power`.
     pub(super) fn scaled(self, power: i32) -> Self {
         let Self { negative, mut whole, mut fraction } = self;
         let places = power.unsigned_abs() as usize;
@@ -73,8 +74,8 @@ impl Number {
     }
 }
 
-/// `whole` without its separators, where one kind of them stands before every three digits: "1,5" and "0,123" may well be
-/// fractions.
+/// `whole` without its separators, if the same separator precedes every group of three digits. "1,5" and "0,123" are
+/// rejected, because they may be fractions.
 fn ungrouped(whole: &str, separators: &[char]) -> Option<String> {
     let Some(separator) = whole.chars().find(|character| separators.contains(character)) else {
         return Some(whole.to_owned());

@@ -1,4 +1,4 @@
-//! Pairs of opposites: the published ones, and those that a check asks for.
+//! Pairs of opposites: the published pairs, and the pairs of a check.
 
 use super::claims::Place;
 
@@ -16,15 +16,15 @@ pub(super) const PAIRS: [(&str, &str); 10] = [
     ("enabled", "disabled"),
 ];
 
-/// A pair that is asked for.
+/// A requested pair.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) terms: [String; 2],
-    /// Where each appears first.
+    /// The first place of each term.
     pub(super) places: [Option<Place>; 2],
 }
 
-/// The pairs that are asked for, and the ids that name none.
+/// The requested pairs, and the ids that match no pair.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     pub(super) pairs: Vec<Pair>,

@@ -1,4 +1,4 @@
-//! Claims that are joined by "and", "with" and commas, taken apart: RULE-PREC-006, RULE-PREC-008.
+//! Splits sentences at "and", "with" and commas: RULE-PREC-006, RULE-PREC-008.
 
 use super::facts::Facts;
 use super::findings::RuleError;
@@ -7,10 +7,10 @@ use super::lines::Lines;
 use super::needles::Needles;
 use std::ops::Range;
 
-/// What joins claims. A comma between digits is a part of the number's word, and no joint.
+/// The joints between claims. A comma between digits is part of the number's word and not a joint.
 pub(super) const JOINTS: [&str; 3] = ["and", "with", ","];
 
-/// The facts that have joints, ready to be found in claims.
+/// The facts that contain joints, ready to be found in claims.
 #[derive(Debug)]
 pub(super) struct Joined {
     facts: Lines,
@@ -19,7 +19,7 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// Those of `facts`, which are rows of words.
+    /// Selects the facts with joints. `facts` must be rows of words.
     pub(super) fn of(facts: &Facts) -> Self {
         let joints = JOINTS.map(|joint| format!(" {joint} "));
         let has_joint = |fact: &&str| joints.iter().any(|joint| fact.contains(joint.as_str()));
@@ -27,12 +27,13 @@ impl Joined {
         Self { needles: Needles::of(&facts), facts }
     }
 
-    /// The memory that they take.
+    /// Their memory use, in bytes.
     pub(super) const fn weight_bytes(&self) -> u64 {
         self.facts.weight_bytes() + Needles::weight_bytes(&self.facts)
     }
 
-    /// Where facts with joints stand in `row`, by their ends: of those that end at one place, the longest.
+    /// The ranges of facts with joints in `row`, in the order of their ends. If several facts end at the same place,
+    /// only the longest is returned.
     fn found(&self, row: &str) -> Result<Vec<Range<usize>>, RuleError> {
         let too_long =
             || RuleError("the facts that have joints are too long to be searched for in claims".into());
@@ -45,16 +46,16 @@ impl Joined {
 /// A part of a sentence.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Where it stands in the sentence.
+    /// The range in the sentence.
     pub(super) range: Range<usize>,
-    /// As it is matched.
+    /// The normalized text.
     pub(super) normal: String,
 }
 
-/// The parts of the sentence `text`: what stands between joints, but for those within a fact, in `form`.
+/// Splits the sentence `text` at its joints, except for joints within a fact in `form`.
 ///
 /// # Errors
-/// Why the facts cannot be searched.
+/// The facts are too long to be searched.
 pub(super) fn parts<'a>(
     text: &str,
     form: Form,
@@ -68,11 +69,11 @@ pub(super) fn parts<'a>(
     };
     let mut joints: Vec<_> = row.words().iter().filter_map(joint).collect();
     let mut found = if joints.is_empty() { Vec::new() } else { facts().found(row.text())? };
-    // from the last one on: of the facts that go on behind a joint, does one begin before it?
+    // from the last joint on: checks whether a fact that ends after the joint begins before it
     let mut begins = usize::MAX;
     joints.reverse();
     joints.retain(|(_, joint)| {
-        // a row has a space behind its last word
+        // a row has a space after its last word
         while let Some(last) = found.pop_if(|last| last.end > joint.end + 1) {
             begins = begins.min(last.start);
         }

@@ -13,9 +13,9 @@ use super::result::{Finding, Output};
 pub(super) enum LineEnds {
     /// Like any other white space.
     Space,
-    /// CR LF, CR and LF are three different line ends: a pattern with LF is not found where CR LF stands.
+    /// CR LF, CR and LF are three different line ends: a pattern with LF does not match CR LF.
     Whole,
-    /// CR and LF are characters of their own: a pattern with CR is found where CR LF stands.
+    /// CR and LF are separate characters: a pattern with CR matches the CR of CR LF.
     Characters,
 }
 
@@ -25,8 +25,8 @@ impl LineEnds {
         self != Self::Space && pattern.contains(['\r', '\n'])
     }
 
-    /// `text` with control characters in place of its line ends, since normalization keeps those. The same control
-    /// characters in `text` are replaced by another one. Every character keeps its length in bytes.
+    /// `text` with control characters in place of its line ends, because normalization keeps control characters. The
+    /// same control characters in `text` are replaced by another one. Every character keeps its length in bytes.
     fn marked(self, text: &str) -> String {
         let mut marked = String::with_capacity(text.len());
         let mut characters = text.chars().peekable();
@@ -102,7 +102,7 @@ fn found(
     given: &[String],
     line_ends: LineEnds,
 ) -> Result<Vec<(String, Option<Place>)>, RuleError> {
-    // a blank pattern is found in every text, and says nothing
+    // a blank pattern would be found in every text
     let is_blank = |pattern: &String| pattern.trim().is_empty() && !line_ends.count_in(pattern);
     if let Some(place) = given.iter().position(is_blank) {
         return Err(RuleError(format!(
@@ -147,19 +147,19 @@ fn places(texts: &[Normal<'_>], patterns: &Lines) -> Vec<Option<Place>> {
     places.into_iter().map(|place| place.map(origin)).collect()
 }
 
-/// Where `pattern` appears first.
+/// The first place of `pattern`.
 fn place(texts: &[Normal<'_>], pattern: &str) -> Option<Place> {
     let mut texts = texts.iter().map(Normal::text).enumerate();
     texts.find_map(|(part, text)| text.find(pattern).map(|at| Place { part, range: at..at + pattern.len() }))
 }
 
-/// Where each pattern appears first, by one pass through the texts.
+/// The first place of each pattern, found in one pass through the texts.
 fn places_by(needles: &Needles, texts: &[Normal<'_>], patterns: &Lines) -> Vec<Option<Place>> {
     let mut places = vec![None; patterns.len()];
     for (part, text) in texts.iter().map(Normal::text).enumerate() {
         for (end, longest) in needles.ends(patterns, text) {
             for pattern in needles.with_shorter(longest) {
-                // one that was found has been found with all that it ends with
+                // a pattern that was found before was noted together with all its shorter suffixes
                 let Some(new @ None) = places.get_mut(pattern as usize) else { break };
                 *new = Some(Place { part, range: end - patterns.get(pattern).len()..end });
             }
@@ -177,7 +177,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1_000))]
 
         #[test]
-        fn one_pass_finds_what_a_search_for_each_pattern_finds(
+        fn places_by_needles_equal_single_pattern_searches(
             patterns in prop::collection::vec("[ab]{1,4}|[aéß\u{1}]{1,3}|a{1,20}", 1..30),
             texts in prop::collection::vec("[abé ]{0,60}|[aß\u{1}]{0,20}|a{0,30}", 1..4),
         ) {

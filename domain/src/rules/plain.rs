@@ -1,37 +1,37 @@
-//! A text without what lays it out and says nothing: the numbers and bullets of lists, and Markdown's marks.
+//! Texts without layout: the numbers and bullets of lists and Markdown's marks are removed.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use unicode_segmentation::UnicodeSegmentation;
 
-/// The bullets of lists.
+/// The bullets of list items.
 pub(super) const BULLETS: [char; 3] = ['-', '*', '•'];
 
-/// The most digits of a list's number; a year is none.
+/// The maximum number of digits in the number of a list item, so that a year is not one.
 pub(super) const LIST_NUMBER_MAX_DIGITS: usize = 3;
 
-/// What a line of a quotation begins with.
+/// The mark at the beginning of a quoted line.
 pub(super) const QUOTE: char = '>';
 
-/// What a heading begins with, once or more often.
+/// The mark of a heading, once or more.
 const HEADING: char = '#';
 
-/// The lowest level of a heading.
+/// The maximum level of a heading.
 pub(super) const HEADING_MAX: usize = 6;
 
-/// What stands around emphasis, code, and what is struck out.
+/// The marks around emphasis, code and deleted text.
 pub(super) const MARKS: [&str; 4] = ["*", "_", "`", "~~"];
 
-/// A text without its layout, and where it comes from.
+/// A text without its layout, with a map to the original text.
 #[derive(Debug)]
 pub(super) struct Plain<'a> {
     text: Cow<'a, str>,
-    /// Behind which byte something was left out, and how much up to there, in bytes.
+    /// For each removed piece: its offset in `text`, and the number of bytes removed up to there.
     shifts: Vec<(usize, usize)>,
 }
 
 impl<'a> Plain<'a> {
-    /// `text` without its layout.
+    /// Removes the layout of `text`.
     pub(super) fn of(text: &'a str) -> Self {
         let mut plain = Self { text: Cow::Borrowed(""), shifts: Vec::new() };
         let mut from = 0;
@@ -48,7 +48,7 @@ impl<'a> Plain<'a> {
         &self.text
     }
 
-    /// The stretch of the text as it came, from the first byte of `range` to its last.
+    /// The range of the original text from the first byte of `range` to its last.
     pub(super) fn origin(&self, range: Range<usize>) -> Range<usize> {
         let behind = |passed: usize| {
             let last = passed.checked_sub(1).and_then(|last| self.shifts.get(last));
@@ -60,12 +60,12 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// Whether a line ends with `character`.
+/// Whether `character` ends a line.
 pub(super) const fn is_line_end(character: char) -> bool {
     matches!(character, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What lines begin with before they say anything, and the marks within them, one after the other.
+/// The ranges of the marks at the beginnings of lines and within them, in their order.
 fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut end = 0;
     text.split_inclusive(is_line_end).flat_map(move |line| {
@@ -79,8 +79,8 @@ fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// What follows in `line` behind the mark of a quotation, the bullet or the number of a list, and the mark of a heading, if
-/// it says anything. A number alone is a claim.
+/// The rest of `line` after a quotation mark, a bullet or list number, and a heading mark. `None` if the rest has no
+/// letter or digit. A number alone is a claim.
 fn behind_head(line: &str) -> Option<&str> {
     let mut text = line.trim_start();
     while let Some(behind) = behind_quote(text) {
@@ -95,7 +95,7 @@ fn behind_head(line: &str) -> Option<&str> {
     text.contains(char::is_alphanumeric).then_some(text)
 }
 
-/// What follows behind the mark of a quotation; before a number it would compare.
+/// The rest after a quotation mark. Before a number, `>` is a comparison.
 fn behind_quote(line: &str) -> Option<&str> {
     let behind = line.strip_prefix(QUOTE)?;
     let text = behind.trim_start();
@@ -103,13 +103,13 @@ fn behind_quote(line: &str) -> Option<&str> {
     (text.len() < behind.len() && !is_number).then_some(text)
 }
 
-/// How long the mark of a heading is that `line` begins with.
+/// The length of the heading mark at the beginning of `line`.
 fn heading(line: &str) -> Option<usize> {
     let level = line.len() - line.trim_start_matches(HEADING).len();
     (1..=HEADING_MAX).contains(&level).then_some(level)
 }
 
-/// The marks in what a line says: not those between white space, where they stand for themselves, nor those within a word.
+/// The marks within a line, except for marks between white space, which are text, and marks within a word.
 fn marks(line: &str) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     let is_first = |character| MARKS.iter().any(|mark| mark.starts_with(character));
@@ -133,13 +133,14 @@ fn marks(line: &str) -> Vec<Range<usize>> {
     runs
 }
 
-/// Whether `character` belongs to the word that it stands at.
+/// Whether `character` belongs to the word beside it.
 fn is_of_word(character: char) -> bool {
     let goes_on = || String::from_iter(['a', character]).split_word_bounds().count() == 1;
     character.is_alphanumeric() || !character.is_ascii() && goes_on()
 }
 
-/// How long the bullet or the number of a list is that `line` begins with, or the small letter in a number's place.
+/// The length of the bullet at the beginning of `line`, or of the list number or small letter with its point or
+/// parenthesis.
 fn item(line: &str) -> Option<usize> {
     let first = line.chars().next()?;
     if BULLETS.contains(&first) {
@@ -157,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn layout_is_left_out_and_what_may_say_something_is_not() {
+    fn plain_text_omits_layout_and_keeps_content() {
         for (text, plain) in [
             ("1. Ice melts.\n 2) Sand\r\n\ta. Salt\u{2028}b) Tin", "Ice melts.\nSand\r\nSalt\u{2028}Tin"),
             ("- Ice\n* Sand\n• Salt", "Ice\nSand\nSalt"),
@@ -180,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_stands_where_it_is_said_to(text in "([-*•>#_]|~~|[0-9a]{1,2}[.)]|[ \\n\\r]|[a-zé_~`]){0,30}") {
+        fn plain_text_origin_returns_each_original_character(text in "([-*•>#_]|~~|[0-9a]{1,2}[.)]|[ \\n\\r]|[a-zé_~`]){0,30}") {
             let plain = Plain::of(&text);
             for (at, character) in plain.text().char_indices() {
                 let origin = plain.origin(at..at + character.len_utf8());

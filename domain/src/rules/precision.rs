@@ -1,4 +1,4 @@
-//! Where claims come from: RULE-PREC-001, RULE-PREC-004, and those that do as it does over other claims.
+//! Sourcing of claims: RULE-PREC-001, RULE-PREC-004, and the later rules that do the same with other claims.
 
 use super::candidate::{Subject, supports};
 use super::claims::{Claim, Place};
@@ -8,7 +8,7 @@ use super::form::Form;
 use super::parts::{Part, parts};
 use super::result::{Finding, Output};
 
-/// RULE-PREC-001: no more claims without support than are allowed.
+/// RULE-PREC-001: at most the allowed number of claims has no support.
 pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings) {
     let (claims, unsupported) = (subject.claims().len() as u64, unsupported(subject, subject.supports()));
     for text in subject.texts() {
@@ -36,21 +36,21 @@ pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings)
     note_blank_facts(findings, subject.facts.given());
 }
 
-/// RULE-PREC-004: the same test stated per claim; the evidence names the fact that each claim comes from.
+/// RULE-PREC-004: the same test for each claim; the evidence names the fact that supports the claim.
 pub(super) fn fact_sourcing(subject: &Subject<'_>, findings: &mut Findings) {
     sourced(subject, findings, subject.claims(), subject.supports(), subject.facts.given());
 }
 
-/// RULE-PREC-005, RULE-PREC-007 with quantities, and RULE-PREC-009 with notes: the same over sentences by Unicode's
-/// boundaries, and by whole words.
+/// RULE-PREC-005, RULE-PREC-007 with quantities, and RULE-PREC-009 with notes: the same test with sentences by
+/// Unicode's boundaries, and with whole words.
 pub(super) fn whole_sentences(subject: &Subject<'_>, findings: &mut Findings, form: Form) {
     let claim = |sentence| subject.claim(sentence, form.statement(subject.plain_at(sentence)));
     let claims: Vec<Claim> = subject.sentences().iter().filter_map(claim).collect();
     sourced_in(subject, findings, form, &claims);
 }
 
-/// RULE-PREC-006, RULE-PREC-008 with quantities, and RULE-PREC-010 with notes: the same over the parts of those sentences. A
-/// sentence that completes a note is one part.
+/// RULE-PREC-006, RULE-PREC-008 with quantities, and RULE-PREC-010 with notes: the same test with the parts of those
+/// sentences. A sentence that completes a note is one part.
 pub(super) fn part_by_part(
     subject: &Subject<'_>,
     findings: &mut Findings,
@@ -91,7 +91,7 @@ fn sourced_in(subject: &Subject<'_>, findings: &mut Findings, form: Form, claims
     sourced(subject, findings, claims, &supports, facts);
 }
 
-/// Whether no more of `claims` are without one of `facts` than is allowed.
+/// Checks that at most the allowed number of `claims` is without a supporting fact.
 fn sourced(
     subject: &Subject<'_>,
     findings: &mut Findings,
@@ -122,7 +122,7 @@ fn sourced(
     note_blank_facts(findings, facts);
 }
 
-/// How many claims are without support, which the metrics are told of.
+/// The number of claims without support, which is also recorded for the metrics.
 fn unsupported(subject: &Subject<'_>, supports: &[Option<Support>]) -> u64 {
     let unsupported = supports.iter().filter(|support| support.is_none()).count() as u64;
     subject.count_unsupported(unsupported);

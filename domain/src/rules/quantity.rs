@@ -1,5 +1,5 @@
-//! Numbers with units, in one form: RULE-PREC-007 to RULE-PREC-010. "14C", "14.0 °C" and "14 degrees Celsius" are the same word then, as are
-//! "7.8 km/s" and "7,800 metres per second". What cannot be read for certain stays as it is.
+//! Numbers with units in one canonical form: RULE-PREC-007 to RULE-PREC-010. "14C", "14.0 °C" and "14 degrees Celsius"
+//! become the same word, as do "7.8 km/s" and "7,800 metres per second". Ambiguous text stays unchanged.
 
 mod unit;
 
@@ -12,26 +12,26 @@ pub(super) use unit::{COUNTED, CURRENCIES, Known, PREFIXES, UNITS};
 pub(super) use unit::{COUNTED_SPELLINGS, UNIT_SPELLINGS};
 use unit::{Table, Unit, leading_unit, leading_words, trailing_currency};
 
-/// The most digits of a number that is read.
+/// The maximum number of digits in a number that is parsed.
 pub(super) const DIGITS_MAX: usize = 64;
 
 /// Words that multiply a number, by their powers of ten.
 pub(super) const SCALES: [(&str, i32); 4] =
     [("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12)];
 
-/// What separates thousands: a comma, or a space that does not break or is thin.
+/// The separators of thousands: a comma, or a no-break or thin space.
 pub(super) const SEPARATORS: [char; 4] = [',', '\u{a0}', '\u{2009}', '\u{202f}'];
 
-/// What a sign may stand behind; behind anything else a hyphen joins.
+/// The characters before which a hyphen or plus is a sign; after any other character except white space it joins words.
 const BEFORE_SIGN: &str = "([{\"'“‘«=<>≤≥~≈±";
 
-/// What no number stands directly behind, letters and digits aside: it would be part of something else.
+/// The characters directly after which digits are part of a larger unit of text, in addition to letters and digits.
 const BEFORE_NO_NUMBER: &str = ".,^_/*×·:′";
 
-/// What joins a number and its unit: a hyphen, and one that does not break.
+/// The characters that join a number and its unit: a hyphen and a no-break hyphen.
 const HYPHENS: [char; 2] = ['-', '\u{2011}'];
 
-/// The words of `text` in a row, in which every quantity in a unit of `table` is one.
+/// The words of `text` in a row. A quantity in a unit of `table` is one word.
 pub(super) fn row(text: &str, table: Table) -> Row {
     let mut row = Row::default();
     let mut from = 0;
@@ -53,7 +53,7 @@ pub(super) fn row(text: &str, table: Table) -> Row {
 #[derive(Debug, PartialEq, Eq)]
 struct Quantity {
     range: Range<usize>,
-    /// In the one form: the number, a space that does not break, the unit without a prefix.
+    /// The canonical form: the number, a no-break space, the unit without a prefix.
     text: String,
 }
 
@@ -73,7 +73,7 @@ fn quantities(text: &str, table: Table) -> Vec<Quantity> {
     found
 }
 
-/// The digits that `text` begins with, and the points and separators between them.
+/// The digits at the beginning of `text`, with the points and separators between them.
 fn digits(text: &str) -> &str {
     let mut characters = text.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
@@ -87,7 +87,7 @@ fn digits(text: &str) -> &str {
     text
 }
 
-/// The quantity whose digits stand at `digits`; `last` is where the one before it ends.
+/// The quantity with the digits at `digits`; `last` is the end of the previous quantity.
 fn quantity(text: &str, digits: Range<usize>, last: usize, table: Table) -> Option<Quantity> {
     let number = number(text.get(digits.clone())?)?;
     let (start, currency) = leading_currency(text, last..digits.start);
@@ -122,8 +122,8 @@ fn quantity(text: &str, digits: Range<usize>, last: usize, table: Table) -> Opti
     })
 }
 
-/// Whether digits that stand behind `before` belong to something else: to a word, a version, a time, or to digits that a
-/// space separates from them as thousands.
+/// Whether digits after `before` are part of a word, a version or a time, or of a number whose thousands are separated
+/// by spaces.
 fn is_part_of_more(before: &str, digits: &str) -> bool {
     let mut characters = before.chars().rev();
     match characters.next() {
@@ -142,12 +142,12 @@ pub(super) fn begins_with_unit(text: &str) -> bool {
     leading_scale(text).0 != 0 || leading_unit(text, &[&UNIT_SPELLINGS]).is_some()
 }
 
-/// Spaces, but no line's end.
+/// Whether the character is a space but not a line end.
 pub(super) fn is_space(character: char) -> bool {
     character.is_whitespace() && !is_line_end(character)
 }
 
-/// The number that these digits are, where they are not too many, and no zero fills up the front.
+/// Parses the digits. `None` if there are too many, or if the number has a leading zero.
 fn number(digits: &str) -> Option<Number> {
     let (whole, _) = digits.split_once('.').unwrap_or((digits, ""));
     let is_filled = whole.len() > 1 && whole.starts_with('0');
@@ -155,8 +155,8 @@ fn number(digits: &str) -> Option<Number> {
     (count <= DIGITS_MAX && !is_filled).then(|| Number::parse(digits, &SEPARATORS)).flatten()
 }
 
-/// The unit that `text` begins with behind a hyphen or spaces, and what follows. "in" is a unit where no word follows it, or
-/// where it is joined to its number and to nothing else.
+/// The unit at the beginning of `text`, after a hyphen or spaces, and the rest. "in" is a unit if no word follows, or
+/// if it is joined to its number and to nothing else.
 fn unit_behind<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a str)> {
     let hyphened = text.strip_prefix(HYPHENS);
     let spaced = text.trim_start_matches(is_space);
@@ -171,7 +171,7 @@ fn unit_behind<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a str)> {
     (!is_in || !goes_on).then_some((unit, behind))
 }
 
-/// Where the currency that ends a stretch of `text` begins, if it ends with one.
+/// The start of the currency at the end of a range of `text`, if there is one.
 fn leading_currency(text: &str, range: Range<usize>) -> (usize, Option<Unit>) {
     let before = text.get(range.clone()).unwrap_or_default();
     let before = before.strip_suffix(is_space).unwrap_or(before);
@@ -181,7 +181,7 @@ fn leading_currency(text: &str, range: Range<usize>) -> (usize, Option<Unit>) {
     }
 }
 
-/// Where the sign that ends a stretch of `text` begins, if it ends with one, and whether it is a minus.
+/// The start of the sign at the end of a range of `text`, if there is one, and whether it is a minus.
 fn leading_sign(text: &str, range: Range<usize>) -> (usize, bool) {
     let before = text.get(range.clone()).unwrap_or_default();
     let sign = before.chars().next_back().filter(|sign| "+-−".contains(*sign));
@@ -194,7 +194,7 @@ fn leading_sign(text: &str, range: Range<usize>) -> (usize, bool) {
     }
 }
 
-/// The power of ten that `text` begins with in words, and what follows.
+/// The power of ten of a word such as "million" at the beginning of `text`, and the rest.
 fn leading_scale(text: &str) -> (i32, &str) {
     let [word, _] = leading_words(text.trim_start_matches(is_space));
     let scale = SCALES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
@@ -204,7 +204,7 @@ fn leading_scale(text: &str) -> (i32, &str) {
     })
 }
 
-/// `unit` divided by the one that `behind` begins with, if it does with a stroke or the word "per".
+/// `unit` divided by the unit at the beginning of `behind`, if a slash or the word "per" precedes it there.
 fn divided<'a>(unit: Unit, behind: &'a str, table: Table) -> (Unit, &'a str) {
     let divisor = behind.strip_prefix('/').or_else(|| {
         let [word, _] = leading_words(behind.trim_start_matches(is_space));

@@ -1,5 +1,4 @@
-//! Every rule by its id. A rule that was published never changes: what is to be better is a new rule with a new id
-//! (seed: "Extensibility").
+//! All rules by id. A published rule never changes; an improvement is a new rule with a new id (seed: "Extensibility").
 
 mod definitions;
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
-/// A rule's id. The order is that in which rules are applied and listed.
+/// The id of a rule. Rules are applied and listed in this order.
 #[derive(
     Debug,
     Clone,
@@ -80,52 +79,52 @@ pub enum RuleId {
     Cont004,
 }
 
-/// What a rule guards (seed: "Rule Index").
+/// The invariant that a rule enforces (seed: "Rule Index").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Invariant {
-    /// No claim without a source.
+    /// Every claim has a source.
     #[serde(rename = "Q-INV-01")]
     NoUnsupportedClaims,
-    /// No contradiction.
+    /// There is no contradiction.
     #[serde(rename = "Q-INV-03")]
     NoContradiction,
 }
 
-/// How a rule checks, in the seed's words.
+/// How a rule checks, in the seed's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckType {
-    /// Counts, and compares with a threshold.
+    /// Counts, and compares the count with a threshold.
     CountThreshold,
-    /// Looks for what must be there.
+    /// Searches for required text.
     MustFind,
-    /// Looks for what must not be there.
+    /// Searches for forbidden text.
     MustNotFind,
-    /// Holds claims against facts.
+    /// Compares claims with facts.
     PatternMatch,
-    /// Looks for two statements that cannot both hold.
+    /// Searches for two statements that cannot both be true.
     ContradictionCheck,
 }
 
-/// A rule's definition. The members stand in RFC 8785's order.
+/// The definition of a rule. Members are in RFC 8785 order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// How it checks.
     pub check_type: CheckType,
-    /// What it demands.
+    /// The requirement that it checks.
     pub description: &'static str,
-    /// Its name, for good.
+    /// The id, which never changes.
     pub id: RuleId,
-    /// What it guards.
+    /// The invariant that it enforces.
     pub invariant: Invariant,
-    /// What it is set to, as canonical JSON.
+    /// The parameters, as canonical JSON.
     pub parameters: &'static str,
-    /// Of the definition; a rule that is published keeps it.
+    /// The version of the definition; it never changes after publication.
     pub version: &'static str,
 }
 
 impl RuleId {
-    /// The rules that the seed publishes; they are the profile unless another is configured.
+    /// The rules that the seed publishes. They are the default profile.
     pub const PUBLISHED: [Self; 7] = [
         Self::Prec001,
         Self::Prec002,
@@ -136,7 +135,7 @@ impl RuleId {
         Self::Cont003,
     ];
 
-    /// The first of `rules` that is named again after it.
+    /// The first of `rules` that occurs again later in the list.
     #[must_use]
     pub fn first_repeated(rules: &[Self]) -> Option<Self> {
         let mut rest = rules.iter();
@@ -203,7 +202,7 @@ impl Serialize for Rule {
     }
 }
 
-/// A word that is no rule's id.
+/// An unknown rule id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a rule; allowed: {}", <RuleId as VariantNames>::VARIANTS.join(", "))]
 pub struct UnknownRule {

@@ -1,5 +1,5 @@
-//! What an evaluation says. The members of every object stand in RFC 8785's order and hold no fractions, so that the
-//! JSON that serde writes is the canonical one; a test compares the two.
+//! The results of an evaluation. Members of every object are in RFC 8785 order and contain no fractions, so serde
+//! writes canonical JSON; a test compares the two.
 
 use super::registry::{Invariant, RuleId};
 use crate::base::digest::Sha256Hex;
@@ -7,21 +7,21 @@ use crate::rules::sourced::FactSource;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
-/// What a rule, or all of them together, come to.
+/// The verdict of one rule, or of all rules together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE", const_into_str)]
 pub enum Verdict {
-    /// Nothing speaks against the candidate.
+    /// No violation was found.
     Pass,
-    /// Something does.
+    /// At least one violation was found.
     Fail,
-    /// It could not be told. That is no pass.
+    /// The rule could not be applied. This is not a pass.
     Error,
 }
 
 impl Verdict {
-    /// What the verdicts of all rules come to: `FAIL` where any fails, else `ERROR` where any could not tell.
+    /// Combines the verdicts of all rules: `FAIL` if any rule fails, else `ERROR` if any rule could not be applied.
     pub(super) fn of_all(verdicts: impl Iterator<Item = Self> + Clone) -> Self {
         if verdicts.clone().any(|verdict| verdict == Self::Fail) {
             Self::Fail
@@ -33,192 +33,192 @@ impl Verdict {
     }
 }
 
-/// A stretch of the candidate, in bytes of its text as it came.
+/// A range of the candidate's original text, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// Behind its last byte.
+    /// The offset after its last byte.
     pub end: usize,
-    /// In which field of a verdict; none where the candidate is one text.
+    /// The field of the verdict; `None` if the candidate is one text.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub field: Option<String>,
-    /// Its first byte.
+    /// The offset of its first byte.
     pub start: usize,
 }
 
-/// One thing that speaks against the candidate.
+/// A violation found by a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// What it violates.
+    /// The invariant that is violated.
     pub invariant: Invariant,
-    /// What is wrong; what it quotes is cut to 200 characters.
+    /// The fault; quotations in it are cut to 200 characters.
     pub message: String,
-    /// The other side, where two stretches speak against each other.
+    /// The other range, if two ranges contradict each other.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub related: Option<Span>,
-    /// Where; none for what is missing.
+    /// The location; `None` if something is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub span: Option<Span>,
-    /// The offending text, or what is missing; cut to 200 characters.
+    /// The offending or missing text, cut to 200 characters.
     pub text: String,
 }
 
-/// What was compared with what. Both are cut to 200 characters here; the digest is of the whole.
+/// The two compared texts, each cut to 200 characters. The digest covers the complete texts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// What was looked at, normalized.
+    /// The examined text, normalized.
     pub text: String,
-    /// What it was held against.
+    /// The text with which it was compared.
     pub with: String,
 }
 
-/// Which of claim and fact contains the other. Where they are equal, the claim is in the fact.
+/// Which of claim and fact contains the other. If both are equal, the claim is in the fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// The claim is a part of the fact.
+    /// The fact contains the claim.
     ClaimInFact,
-    /// The fact is a part of the claim.
+    /// The claim contains the fact.
     FactInClaim,
 }
 
-/// What came of it.
+/// The result of a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
-    /// How many, where it is a matter of number.
+    /// The count, if the step counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub count: Option<u64>,
     /// Which of claim and fact contains the other.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub direction: Option<Direction>,
-    /// The fact, by its place from 0.
+    /// The index of the fact, from 0.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fact: Option<u32>,
-    /// In a word.
+    /// The finding.
     pub finding: Finding,
-    /// Where.
+    /// The location.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub span: Option<Span>,
 }
 
-/// What a step found, in a word.
+/// The finding of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
-    /// The candidate makes so many claims.
+    /// The number of claims of the candidate.
     #[default]
     Claims,
     /// A fact is blank and supports nothing.
     BlankFact,
     /// A fact supports the claim.
     Supported,
-    /// No fact supports the claim; or so many claims are without one.
+    /// No fact supports the claim; or the number of unsupported claims.
     Unsupported,
-    /// No more than is allowed.
+    /// The count is within the threshold.
     WithinThreshold,
-    /// More than is allowed.
+    /// The count exceeds the threshold.
     OverThreshold,
-    /// It is there.
+    /// The pattern was found.
     Found,
-    /// It is not there.
+    /// The pattern was not found.
     NotFound,
-    /// Both sides are there.
+    /// Both terms of a pair appear.
     BothAppear,
-    /// Not both sides are there.
+    /// At most one term of a pair appears.
     NotBothAppear,
-    /// The id names no pair, and nothing was checked for it.
+    /// The id matches no pair, so it was not checked.
     UnknownContradictionId,
-    /// The candidate, or a constraint, makes this comparison.
+    /// A comparison in the candidate or in a constraint.
     Comparison,
-    /// The comparisons can all hold.
+    /// The comparisons are consistent.
     Compatible,
-    /// The comparisons cannot all hold.
+    /// The comparisons contradict each other.
     Incompatible,
-    /// The constraints cannot all hold, whatever the candidate says.
+    /// The constraints contradict each other, regardless of the candidate.
     ConstraintsIncompatible,
-    /// The constraint is not made of comparisons from end to end, and nothing was checked for it.
+    /// The constraint does not consist only of comparisons, so it was not checked.
     ConstraintNotUnderstood,
 }
 
 /// One step of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What was compared with what.
+    /// The compared texts.
     pub input: Input,
     /// The SHA-256 of the whole input's canonical JSON.
     pub input_sha256: Sha256Hex,
-    /// What came of it.
+    /// The result.
     pub output: Output,
     /// The SHA-256 of the output's canonical JSON.
     pub output_sha256: Sha256Hex,
-    /// Whose step.
+    /// The rule.
     pub rule: RuleId,
-    /// Its number, from 1.
+    /// The number of the step, from 1.
     pub step: u32,
 }
 
-/// What one rule says.
+/// The result of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleResult {
-    /// With `ERROR`: why it could not be told.
+    /// With `ERROR`: the reason.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cause: Option<String>,
-    /// The steps, whatever they come to; at most 1,000, and none once those before have looked at more than 4 MiB.
+    /// The steps, with any finding; at most 1,000, and none after the texts of the previous steps exceed 4 MiB.
     pub evidence: Vec<Evidence>,
-    /// How many more there were.
+    /// The number of steps that are not listed.
     pub evidence_omitted: u64,
-    /// What the rule guards.
+    /// The invariant that the rule enforces.
     pub invariant: Invariant,
-    /// Which rule.
+    /// The rule.
     pub rule: RuleId,
-    /// What it comes to.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What speaks against the candidate; at most 1,000.
+    /// The violations; at most 1,000.
     pub violations: Vec<Violation>,
-    /// How many more there were.
+    /// The number of violations that are not listed.
     pub violations_omitted: u64,
 }
 
-/// What was counted.
+/// The counts of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Facts that are blank.
+    /// Blank facts.
     pub blank_facts: u64,
-    /// Claims, by the published splitting.
+    /// Claims, split as the published rules do.
     pub claims: u64,
     /// Facts.
     pub facts: u64,
-    /// Rules that were applied.
+    /// Applied rules.
     pub rules: u64,
-    /// Of them, those that could not tell.
+    /// Applied rules that could not be evaluated.
     pub rules_error: u64,
-    /// Of them, those that fail.
+    /// Applied rules that failed.
     pub rules_failed: u64,
-    /// Claims without support: the most that a rule of those that were applied finds, each by its own splitting; 0 where none
-    /// looks for them.
+    /// Unsupported claims: the highest number that any applied rule found with its own splitting; 0 if no rule checks
+    /// for them.
     pub unsupported_claims: u64,
     /// Violations of all rules.
     pub violations: u64,
 }
 
-/// What all rules say of one candidate.
+/// The results of all rules for one candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The SHA-256 of the candidate's text.
     pub candidate_sha256: Sha256Hex,
-    /// Where the last of the facts come from, which sources gave; none where none were asked.
+    /// The origins of facts from sources, which come after the other facts; empty if none were requested.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub facts_from: Vec<FactSource>,
     /// The SHA-256 of the facts, as a JSON array.
     pub facts_sha256: Sha256Hex,
-    /// The SHA-256 of all that the evaluation depends on.
+    /// The SHA-256 of everything that the evaluation depends on.
     pub input_sha256: Sha256Hex,
-    /// What was counted.
+    /// The counts.
     pub metrics: Metrics,
-    /// What every rule says.
+    /// The result of every rule.
     pub rules: Vec<RuleResult>,
     /// The SHA-256 of the canonical JSON of all other members.
     pub sha256: Sha256Hex,
-    /// What they come to.
+    /// The combined verdict.
     pub verdict: Verdict,
 }
 

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use unicode_segmentation::UnicodeSegmentation;
 
-/// No sentence ends behind these.
+/// Abbreviations after which no sentence ends.
 pub(super) const ABBREVIATIONS: [&str; 14] = [
     "e.g.", "E.g.", "i.e.", "I.e.", "cf.", "Cf.", "vs.", "viz.", "Dr.", "Mr.", "Mrs.", "Ms.", "Prof.", "St.",
 ];
 
-/// No sentence ends behind these where a digit follows and none is before: "5 min." has its unit there.
+/// Abbreviations after which no sentence ends if a digit follows and none precedes: in "5 min." it is a unit.
 pub(super) const BEFORE_DIGITS: [&str; 42] = [
     "No.", "no.", "Nos.", "nos.", "Fig.", "fig.", "Figs.", "figs.", "Approx.", "approx.", "ca.", "pp.",
     "Incl.", "incl.", "Excl.", "excl.", "Max.", "max.", "Min.", "min.", "p.", "Vol.", "vol.", "Ch.", "ch.",
@@ -16,10 +16,10 @@ pub(super) const BEFORE_DIGITS: [&str; 42] = [
     "Sept.", "Oct.", "Nov.", "Dec.",
 ];
 
-/// The most marks and spaces behind a full stop that are looked through for how the sentence goes on.
+/// The maximum number of marks and spaces after a full stop that are examined to find the end of a sentence.
 pub(super) const BEHIND_STOP_MAX_CHARS: usize = 64;
 
-/// The sentences of `text`, one after the other, white space and all.
+/// Splits `text` into consecutive sentences, including white space.
 pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
     let mut sentences: Vec<Range<usize>> = Vec::new();
     let mut from = 0;
@@ -39,7 +39,8 @@ pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
     sentences
 }
 
-/// Whether `before`, for all that a boundary follows it, ends with an abbreviation that `behind` goes on from.
+/// Whether a boundary after `before` is no end of a sentence: `before` ends with an abbreviation, which `behind`
+/// continues.
 fn goes_on(before: &str, behind: &str) -> bool {
     let words = before.trim_end_matches([' ', '\t', '\u{a0}']);
     let before = |abbreviation: &str| {
@@ -56,8 +57,8 @@ fn goes_on(before: &str, behind: &str) -> bool {
                 .any(|before| !is_behind_digit(before))
 }
 
-/// Where to cut `text` before its sentences are looked for. Behind a full stop the search looks ahead from every closing
-/// mark and every space; of very many it would make a square.
+/// The offsets at which `text` is cut before it is split into sentences. After a full stop, the search for a boundary
+/// looks ahead from every closing mark and every space. Many of these would take quadratic time.
 fn cuts(text: &str) -> Vec<usize> {
     let mut cuts = Vec::new();
     let mut rest = text.char_indices();
@@ -68,7 +69,7 @@ fn cuts(text: &str) -> Vec<usize> {
         let mut behind = rest.clone();
         let (mut passed, mut spaced) = (0, false);
         while let Some((at, character)) = behind.next() {
-            // by Unicode's boundaries alone a number begins no sentence
+            // Unicode's boundaries alone do not begin a sentence with a number
             if spaced && character.is_ascii_digit() {
                 cuts.push(at);
             }
@@ -87,18 +88,18 @@ fn cuts(text: &str) -> Vec<usize> {
     cuts
 }
 
-/// Whether `character` is what UAX #29 calls ATerm.
+/// Whether `character` is an ATerm of UAX #29.
 const fn is_full_stop(character: char) -> bool {
     matches!(character, '.' | '\u{2024}' | '\u{fe52}' | '\u{ff0e}')
 }
 
-/// Whether `character`, behind a full stop, leaves open whether the sentence ends there: it closes, is a space, or belongs
-/// to the character before it.
+/// Whether the sentence may still end after `character`, which follows a full stop: it is a closing mark or a space, or
+/// belongs to the previous character.
 fn is_passed(character: char) -> bool {
     match character {
         ' ' | '\t' => true,
         _ if character.is_ascii_alphanumeric() || is_full_stop(character) => false,
-        // the boundaries themselves tell: before a letter that has no case, a sentence ends as soon as it can
+        // uses the boundaries themselves: before a letter without case, a sentence ends as soon as possible
         _ => {
             let probe = String::from_iter(['.', character, 'あ']);
             let end = probe.split_sentence_bounds().next().map_or(0, str::len);

@@ -1,8 +1,8 @@
-//! Facts out of ground truth: what registered sources say, in the words of their ontology, each with where it comes from, so
-//! that a claim which it supports leads back to the source's own bytes (seeds: `oracle-a-rules`, RULE-PREC-004;
+//! Facts from ground truth: the statements of registered sources, as sentences of their ontology, each with its origin.
+//! A supported claim can thus be traced to the source's own bytes (seeds: `oracle-a-rules`, RULE-PREC-004;
 //! `rfc-0002-ground-truth`, "Provenance Chain" and "Verification").
 //!
-//! The members of every object stand in RFC 8785's order, since an evaluation holds them.
+//! Members of every object are in RFC 8785 order, because an evaluation contains them.
 
 mod asked;
 mod no_facts;
@@ -20,108 +20,108 @@ use crate::verification::OracleVerificationRecord;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// The most entries of `facts_from`.
+/// The maximum number of entries of `facts_from`.
 pub const FACTS_FROM_MAX: usize = 16;
-/// The most facts that all of them give together.
+/// The maximum number of facts from all entries together.
 pub const SOURCED_FACTS_MAX: usize = 10_000;
-/// The longest that those are together, in bytes.
+/// The maximum size of all these facts together, in bytes.
 pub const SOURCED_BYTES_MAX: usize = 1 << 20;
 
-/// What one entry of `facts_from` has given.
+/// The facts from one entry of `facts_from`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactSource {
-    /// How many facts.
+    /// The number of facts.
     pub facts: u64,
-    /// In the words of which ontology.
+    /// The ontology whose templates made the facts.
     pub ontology: OntologyRef,
-    /// They, by what each comes from, in the order of the answer.
+    /// The facts by origin, in the order of the answer.
     pub origins: Vec<FactOrigin>,
-    /// Who was asked.
+    /// The source or the workflow that was queried.
     #[serde(flatten)]
     pub asked: Asked,
-    /// What whoever uses the facts should know; of their age [`RecordOrigin::stale`] tells.
+    /// Warnings for the user of the facts, except for warnings about age: see [`RecordOrigin::stale`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// Who was asked for facts.
+/// The origin of sourced facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asked {
-    /// A source, by a query.
+    /// A source that was queried.
     Query(SourceId),
-    /// A workflow, for a verification.
+    /// A workflow that was run for a verification.
     Verify(WorkflowId),
 }
 
-/// What facts come from, and they.
+/// Facts with their common origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactOrigin {
     /// The facts.
     pub facts: Vec<SourcedFact>,
-    /// What they come from.
+    /// Their origin.
     #[serde(flatten)]
     pub origin: Origin,
 }
 
-/// A fact that a source gave.
+/// A fact from a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcedFact {
-    /// Its place among all facts of the check, from 0, by which evidence names it.
+    /// Its index among all facts of the check, from 0, by which evidence refers to it.
     pub fact: u32,
-    /// The template of the ontology that made it.
+    /// The template that made it.
     pub template_id: TemplateId,
-    /// It.
+    /// The text of the fact.
     pub text: String,
 }
 
-/// What a fact comes from.
+/// The origin of a fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// A record of a source.
     Record(RecordOrigin),
-    /// A decision over several sources.
+    /// A verification over several sources.
     Verification(VerificationOrigin),
 }
 
-/// A record, as far as it has to be known to find it and its provenance again.
+/// A record, as required to find it and its provenance again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordOrigin {
-    /// Whose it is.
+    /// The id of the source.
     pub oracle_id: SourceId,
-    /// How far the source was trusted with it.
+    /// The trust in the source for this answer.
     pub oracle_tier: OracleTier,
     /// The SHA-256 of the raw record.
     pub raw_hash: Sha256Hex,
-    /// Its id, by which its provenance can be read.
+    /// The id of the record, by which its provenance can be read.
     pub record_id: String,
-    /// Of which version of the source.
+    /// The version of the source.
     pub source_version: String,
-    /// Whether any of what was asked for was stale, and its policy lets it pass all the same.
+    /// Whether any requested value was stale but allowed by the policy.
     pub stale: bool,
 }
 
-/// An authoritative envelope, as far as it has to be known to rebuild it, and who stands behind its values.
+/// An authoritative envelope, as required to rebuild it, with the sources of its values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerificationOrigin {
     /// The SHA-256 of the envelope.
     pub envelope_sha256: Sha256Hex,
-    /// The name of the decision.
+    /// The id of the verification.
     pub execution_id: String,
-    /// The verifications behind each value, by the paths of axes.
+    /// The verification records of each value, by the paths of axes.
     #[serde(serialize_with = "in_order")]
     pub records: BTreeMap<String, Vec<OracleVerificationRecord>>,
-    /// Whether anything that was kept has taken the place of an answer.
+    /// Whether a cached answer replaced the answer of a source.
     pub stale: bool,
 }
 
-/// Writes `records` with the members of each in their order.
+/// Serializes `records` with the members of each in sorted order.
 fn in_order<S: Serializer>(
     records: &BTreeMap<String, Vec<OracleVerificationRecord>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    // a `Value` keeps the members of objects in their order
+    // a `Value` sorts the members of objects
     let value = serde_json::to_value(records).map_err(serde::ser::Error::custom)?;
     value.serialize(serializer)
 }
@@ -136,7 +136,7 @@ impl FactSource {
     pub(crate) fn number_from(&mut self, first: usize) {
         let facts = self.origins.iter_mut().flat_map(|origin| &mut origin.facts);
         for (place, fact) in (first..).zip(facts) {
-            // a check has a million facts at the most
+            // a check has at most a million facts
             fact.fact = u32::try_from(place).unwrap_or(u32::MAX);
         }
     }

@@ -17,7 +17,7 @@ fn evaluated(text: &str, check: &Check) -> Evaluation {
     evaluate(&Candidate::text(text), check, &FactSet::compile(&check.facts), &Settings::default())
 }
 
-/// What `rule` alone says.
+/// The result of `rule` alone.
 fn applied(rule: RuleId, text: &str, check: &Check) -> RuleResult {
     let check = Check { rules: Some(vec![rule]), ..check.clone() };
     let [result] = evaluated(text, &check).rules.try_into().expect("one rule was applied");
@@ -30,7 +30,7 @@ fn failed(evaluation: &Evaluation) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_text_that_its_facts_support_passes_and_another_fails_with_its_span() {
+fn supported_text_passes_and_unsupported_text_fails_with_span() {
     let check = check(&["Water boils at 100 C at sea level.", "Ice melts"]);
     let good = evaluated("Water boils at 100 c. ICE MELTS\r\n at 0 C!", &check);
     assert_eq!((good.verdict, good.metrics.claims), (Verdict::Pass, 2));
@@ -46,7 +46,7 @@ fn a_text_that_its_facts_support_passes_and_another_fails_with_its_span() {
 }
 
 #[test]
-fn serdes_json_is_the_canonical_one_and_the_digest_is_its() {
+fn evaluation_json_is_canonical_and_matches_digest() {
     let mut check = check(&["Ice \"melts\"\u{7f}\u{1}", " "]);
     check.expected.must_find = vec!["é".into()];
     check.expected.contradiction_ids = vec!["true".into(), "nonsense".into()];
@@ -63,7 +63,7 @@ fn serdes_json_is_the_canonical_one_and_the_digest_is_its() {
 }
 
 #[test]
-fn comparisons_that_cannot_hold_together_are_named_in_their_circle() {
+fn contradicting_comparisons_are_reported_as_a_cycle() {
     for (text, circle) in [
         ("X > Y and also y > x.", Some("x > y, y > x")),
         ("a >= b, b >= c, c >= a", None),
@@ -94,7 +94,7 @@ fn comparisons_that_cannot_hold_together_are_named_in_their_circle() {
 }
 
 #[test]
-fn operands_are_compared_whole_or_not_at_all() {
+fn only_whole_operands_are_compared() {
     for text in [
         "x < 1/2 and x > 1/4",
         "a > b+c, b > a",
@@ -150,7 +150,7 @@ fn operands_are_compared_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_constraint_is_read_from_end_to_end_or_not_used() {
+fn constraint_with_other_text_is_not_used() {
     for (constraint, is_understood) in [
         ("x <= 3", true),
         (" x <=\n3 ", true),
@@ -181,7 +181,7 @@ fn a_constraint_is_read_from_end_to_end_or_not_used() {
 }
 
 #[test]
-fn a_pair_and_its_reverse_are_one() {
+fn reversed_pair_counts_as_the_same_pair() {
     let mut all = check(&[]);
     all.expected.contradiction_ids = vec!["always-never".into(), "hot".into()];
     all.expected.contradiction_pairs =
@@ -196,7 +196,7 @@ fn a_pair_and_its_reverse_are_one() {
 }
 
 #[test]
-fn what_fills_the_evidence_does_not_change_the_verdict() {
+fn full_evidence_does_not_change_the_verdict() {
     let mut check = check(&["a > b"]);
     check.constraints = vec!["x < y".into(), "y < x".into()];
     assert_eq!(evaluated("a > b", &check).verdict, Verdict::Error, "constraints alone are in conflict");
@@ -205,7 +205,7 @@ fn what_fills_the_evidence_does_not_change_the_verdict() {
 }
 
 #[test]
-fn what_decides_stands_in_the_evidence_before_what_is_noted() {
+fn evidence_lists_decisive_steps_before_notes() {
     let mut all = Check { facts: vec![" ".into(); 1500], ..check(&[]) };
     all.expected.contradiction_ids = (0..1000).map(|n| format!("unknown {n}")).collect();
     all.expected.contradiction_ids.push("always".into());
@@ -237,21 +237,21 @@ fn what_decides_stands_in_the_evidence_before_what_is_noted() {
     let compared = &evaluation.rules[5].evidence[3..5];
     let compared = compared.iter().map(|step| (step.input.text.as_str(), step.output.span.is_some()));
     assert_eq!(compared.collect::<Vec<_>>(), [("x > y", false), ("y > x", true)]);
-    // where the constraints are in conflict, that is what decides
+    // if the constraints contradict each other, their conflict decides
     all.constraints.push("y > x".into());
     let result = applied(RuleId::Cont002, &text, &all);
     assert_eq!(result.evidence[1].output.finding, Finding::ConstraintsIncompatible);
 }
 
 #[test]
-fn evidence_hash_is_bound_to_the_candidate_and_its_facts() {
+fn evidence_hash_depends_on_candidate_and_facts() {
     let mut all = check(&["ice melts", " "]);
     all.expected.must_find = vec!["ice".into()];
     all.expected.must_not_find = vec!["fire".into()];
     all.expected.contradiction_ids = vec!["true".into()];
     all.constraints = vec!["x > y".into()];
     all.rules = Some(RuleId::VARIANTS.into());
-    // what is noted is about the check alone
+    // notes depend only on the check
     let digests = |text: &str| {
         let steps = evaluated(text, &all).rules.into_iter().flat_map(|rule| rule.evidence);
         let steps = steps.filter(|step| step.output.finding != Finding::BlankFact);
@@ -260,7 +260,7 @@ fn evidence_hash_is_bound_to_the_candidate_and_its_facts() {
     };
     let (one, other) = (digests("Ice melts, a > b"), digests("Ice melts, a > b."));
     let (claims, others): (Vec<_>, Vec<_>) = one.into_iter().partition(|step| {
-        // a claim is held against a fact, whatever else the candidate says
+        // a comparison of a claim with a fact does not depend on the rest of the candidate
         step.0 == RuleId::Prec004 || definitions::BY_SENTENCES.contains(&step.0)
     });
     assert!(claims.iter().all(|step| other.contains(step)));
@@ -274,7 +274,7 @@ fn evidence_hash_is_bound_to_the_candidate_and_its_facts() {
 }
 
 #[test]
-fn claims_without_support_are_counted_by_the_rules_that_were_applied() {
+fn unsupported_claims_are_counted_by_applied_rules() {
     let all = check(&["ice melts", "The bridge is long"]);
     let text = "Ice melts. The bridge is long, green and made of cheese. At 7.8 km.";
     for (rules, unsupported) in [
@@ -292,7 +292,7 @@ fn claims_without_support_are_counted_by_the_rules_that_were_applied() {
 }
 
 #[test]
-fn a_message_is_short_whatever_it_is_about() {
+fn violation_message_is_always_short() {
     let mut check = check(&[]);
     check.expected.must_not_find = vec!["x".repeat(5000)];
     let circle: String = (0..500).map(|n| format!("n{n} > n{} ", (n + 1) % 500)).collect();
@@ -304,7 +304,7 @@ fn a_message_is_short_whatever_it_is_about() {
 }
 
 #[test]
-fn a_text_and_a_field_with_that_text_are_not_the_same_input() {
+fn text_and_field_with_same_text_are_different_inputs() {
     let (check, settings) = (check(&[]), Settings::default());
     let facts = FactSet::compile(&check.facts);
     let field = evaluate(&Candidate::fields([("summary", "Ice melts")]), &check, &facts, &settings);

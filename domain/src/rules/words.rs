@@ -1,21 +1,20 @@
-//! Whole words, as the rules after the published ones match: by Unicode's word boundaries (UAX #29).
+//! Whole words by Unicode's word boundaries (UAX #29), as the rules after the published ones match them.
 
 use super::normal::normalize;
 use std::ops::Range;
 use unicode_segmentation::UnicodeSegmentation;
 
-/// What does not count at either end of a claim or a fact: stops and other marks, quotation marks, brackets.
+/// Characters that are ignored at both ends of a claim or a fact: stops, other marks, quotation marks and brackets.
 pub(super) const EDGES: &str = ".!?…,;:\"'()[]{}“”„‘’‚«»‹›。！？、";
 
-/// The words of `text`, with where they stand in it. A mark or a symbol is a word of its own.
+/// The words of `text`, with their ranges. A mark or a symbol is a word of its own.
 pub(super) fn words(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     text.split_word_bound_indices()
         .filter(|(_, word)| !word.trim().is_empty())
         .map(|(at, word)| (at..at + word.len(), word))
 }
 
-/// Words in a row, in lower case, with one space before, between and behind them: a row of whole words is found in it by
-/// looking for a substring.
+/// Words in lower case with one space before, between and after them, so that a substring search finds whole words.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     text: String,
@@ -23,12 +22,12 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Puts `word`, which stands at `range` of the text, behind the others.
+    /// Appends `word`, which is at `range` of the text.
     pub(super) fn push(&mut self, range: Range<usize>, word: &str) {
         self.push_as_it_is(range, &normalize(word));
     }
 
-    /// The same without putting it in lower case.
+    /// As [`Self::push`], without changing the case.
     pub(super) fn push_as_it_is(&mut self, range: Range<usize>, word: &str) {
         if self.text.is_empty() {
             self.text.push(' ');
@@ -38,7 +37,7 @@ impl Row {
         self.text.push(' ');
     }
 
-    /// Where each word begins in the row, the space before it included, and where it stands in the text.
+    /// For each word: its offset in the row, including the space before it, and its range in the text.
     pub(super) fn words(&self) -> &[(usize, Range<usize>)] {
         &self.words
     }
@@ -47,8 +46,8 @@ impl Row {
         self.text.as_str()
     }
 
-    /// A stretch of the row as a claim or a fact: without what does not count at its ends; empty where nothing is left that
-    /// has a letter or a digit.
+    /// A range of the row as a claim or a fact, without ignored characters at its ends. Empty if no letter or digit is
+    /// left.
     pub(super) fn statement(&self, range: Range<usize>) -> String {
         let edge = |character: char| character == ' ' || EDGES.contains(character);
         let text = self.text.get(range).unwrap_or_default().trim_matches(edge);
@@ -60,7 +59,7 @@ impl Row {
     }
 }
 
-/// The words of `text` in a row.
+/// The row of the words in `text`.
 pub(super) fn row(text: &str) -> Row {
     let mut row = Row::default();
     words(text).for_each(|(range, word)| row.push(range, word));

@@ -1,8 +1,8 @@
-//! The TMM crosscheck: from a payload to a decision, by the canonical mapping and nothing else.
+//! The TMM crosscheck: decides on a payload by the canonical mapping only.
 //!
-//! Seed: `tmm-crosscheck`; where it is silent or contradicts itself, `docs/mapping.md`. [`inspect`] maps a
-//! payload to `V_t`, `V_r`, `E_D` and flags, [`decide`] applies the formula and names the reason, and [`judge_with`]
-//! is the gate: the one place that makes an [`Approved`].
+//! Seed: `tmm-crosscheck`; if it is silent or contradicts itself, `docs/mapping.md`. [`inspect`] maps a payload to
+//! `V_t`, `V_r`, `E_D` and flags, [`decide`] applies the formula and names the reason, and [`judge_with`] is the gate:
+//! the only function that creates an [`Approved`].
 
 mod fields;
 mod mapping;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use strum::{IntoStaticStr, VariantArray};
 
-/// Why a decision is what it is.
+/// The reason of a decision.
 #[derive(
     Debug,
     Clone,
@@ -63,13 +63,13 @@ pub struct Decision {
     pub threshold: f64,
     /// The valid top-level verdict, else null.
     pub verdict_label: Option<Label>,
-    /// What was found, in a fixed order.
+    /// The flags raised, in a fixed order.
     pub flags: Vec<Flag>,
-    /// Why.
+    /// The reason.
     pub crosscheck_reason: Reason,
 }
 
-/// Applies the formula and the order of reasons to what was found.
+/// Applies the formula and the order of reasons to the result of the mapping.
 #[must_use]
 pub fn decide(inspection: &Inspection) -> Decision {
     let score = coherence(inspection.v_t, inspection.v_r, inspection.e_d);
@@ -105,7 +105,7 @@ pub fn judge(tier: Tier, payload: Payload) -> Judgement {
     judge_with(UnexpectedFields::default(), tier, payload)
 }
 
-/// The gate. Judges `payload` as a verdict of `tier`; only here does an [`Approved`] come into being.
+/// The gate: judges `payload` as a verdict of `tier`. This is the only function that creates an [`Approved`].
 #[must_use]
 pub fn judge_with(unexpected: UnexpectedFields, tier: Tier, payload: Payload) -> Judgement {
     let inspection = inspect(tier, &payload);
@@ -142,7 +142,7 @@ pub(crate) fn judge_delivered(tier: Tier, payload: Payload, decision: Decision) 
     })
 }
 
-/// What the gate says of one payload: everything that the log keeps, and the approved verdict, if it is one.
+/// The result of the gate for one payload: the data for the log, and the approved verdict, if any.
 #[derive(Debug)]
 pub struct Judgement {
     /// The tier judged for.
@@ -151,27 +151,27 @@ pub struct Judgement {
     pub inspection: Inspection,
     /// The decision.
     pub decision: Decision,
-    /// The SHA-256 of the text that may be delivered. For a refused payload, that of its text without the white space
-    /// around it.
+    /// The SHA-256 of the text that may be delivered. For a refused payload, of its text without surrounding white
+    /// space.
     pub sha256: Sha256Hex,
-    /// The verdict that may be delivered, or the sign that none may.
+    /// The verdict that may be delivered, or a marker that none may.
     pub outcome: Result<Approved, Rejected>,
 }
 
-/// The sign that a payload was refused. It holds no text: a rejected verdict's text goes nowhere.
+/// Marks a refused payload. It contains no text, because the text of a rejected verdict is never stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected(());
 
-/// A verdict that passed the crosscheck. Nothing else can be cached, mailed or returned.
+/// A verdict that passed the crosscheck. Only this type can be cached, mailed or returned.
 ///
-/// Its fields are private and [`judge_with`] alone makes one, so no path can go around the gate:
+/// Its fields are private and only [`judge_with`] creates one, so no code can bypass the gate:
 ///
 /// ```compile_fail
 /// use oracled_domain::{Approved, Tier};
 /// let forged = Approved { tier: Tier::Quick };
 /// ```
 ///
-/// It cannot be read back from bytes either; [`crate::Delivery`] judges its verdict anew:
+/// It cannot be deserialized either; [`crate::Delivery`] judges its verdict again:
 ///
 /// ```compile_fail
 /// let forged: oracled_domain::Approved = serde_json::from_str("{}").unwrap();
@@ -186,19 +186,19 @@ pub struct Approved {
 }
 
 impl Approved {
-    /// The tier it was approved for.
+    /// The tier for which it was approved.
     #[must_use]
     pub const fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// Its top-level verdict.
+    /// The label of its top-level verdict.
     #[must_use]
     pub const fn label(&self) -> Label {
         self.label
     }
 
-    /// The verdict, as the model wrote it, without what was cut.
+    /// The verdict as the model wrote it, without the members that were cut.
     #[must_use]
     pub fn verdict(&self) -> &RawValue {
         &self.verdict

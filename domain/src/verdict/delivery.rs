@@ -1,5 +1,4 @@
-//! A delivered verdict: the document that is cached, stored and answered (seed: `regen-consistency`, "Primary
-//! Output").
+//! Delivered verdicts: the document that is cached, stored and returned (seed: `regen-consistency`, "Primary Output").
 
 use crate::base::digest::Sha256Hex;
 use crate::base::payload::Payload;
@@ -14,39 +13,39 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// An approved verdict with the session it belongs to.
+/// An approved verdict with its session.
 ///
-/// It is written as one JSON document, the same in the store and on the wire. Read back, its verdict passes the
-/// gate again: a document that was tampered with or damaged is an error, never a verdict.
+/// It is serialized as one JSON document, the same in the store and on the wire. Deserialization judges the verdict
+/// again: a damaged document, or one that was tampered with, is an error and never a verdict.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// Whose.
+    /// The id of the session.
     pub session_id: SessionId,
-    /// What was asked.
+    /// The customer's query.
     pub query: Query,
     /// The verdict.
     pub approved: Approved,
-    /// When it was cached.
+    /// The time at which it was cached.
     pub cached_at: Timestamp,
-    /// What is to be told of it if it was regenerated.
+    /// The notes on the regeneration, if the verdict was regenerated.
     pub regen: Option<Regen>,
-    /// The SHA-256 of the rules' evaluation, if they have let it through.
+    /// The SHA-256 of the rules' evaluation, if rules have approved the verdict.
     pub evaluation_sha256: Option<Sha256Hex>,
 }
 
-/// What is to be told of a regenerated verdict.
+/// The notes on a regenerated verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Regen {
     /// The label of the verdict that was delivered first.
     pub original: OriginalLabel,
-    /// Whether the original was made from another prompt, or from one that is not known.
+    /// Whether the prompt of the original was different or is unknown.
     pub prompt_changed: bool,
-    /// Whether the original was made by another model or with other settings.
+    /// Whether the model or the settings of the original were different.
     pub settings_changed: bool,
 }
 
 impl Regen {
-    /// The comparison `check`, as the answer shows it.
+    /// The notes for the comparison `check`.
     #[must_use]
     pub fn of(check: &DivergenceCheck) -> Self {
         Self {
@@ -68,14 +67,14 @@ impl Regen {
     }
 }
 
-/// Why a verdict was regenerated: there is one reason (seed: invariant 6).
+/// The reason for a regeneration; there is only one (seed: invariant 6).
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RegenReason {
     CacheMiss,
 }
 
-/// The document's fields, in their order.
+/// The fields of the document, in their order.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document<'d, Q, V, D> {
@@ -89,7 +88,7 @@ struct Document<'d, Q, V, D> {
     regen_reason: Option<RegenReason>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     original_verdict: Option<OriginalLabel>,
-    /// Null in a regenerated one where the original is not known.
+    /// Null in a regenerated document if the original is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     divergence_level: Option<Option<DivergenceLevel>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -106,14 +105,15 @@ struct Document<'d, Q, V, D> {
 }
 
 impl Delivery {
-    /// How far a regenerated verdict is from the one that was delivered first, where that is known.
+    /// The divergence of a regenerated verdict from the verdict that was delivered first; `None` if that one is not
+    /// known.
     #[must_use]
     pub fn divergence_level(&self) -> Option<DivergenceLevel> {
         let original = self.regen?.original.0?;
         Some(DivergenceLevel::between(original, self.approved.label()))
     }
 
-    /// The seed's disclaimer, where a regenerated verdict differs from the one that was delivered first.
+    /// The seed's disclaimer, if a regenerated verdict differs from the verdict that was delivered first.
     #[must_use]
     pub fn disclaimer(&self) -> Option<&'static str> {
         self.divergence_level().filter(|level| *level != DivergenceLevel::None).map(|_| DISCLAIMER)
@@ -148,14 +148,13 @@ impl<'de> Deserialize<'de> for Delivery {
         use serde::de::Error;
         let document = Document::<Query, Box<RawValue>, Decision>::deserialize(deserializer)?;
         let Document { tier, verdict, decision, .. } = document;
-        let approved = judge_delivered(tier, Payload::json(&verdict), decision).ok_or_else(|| {
-            D::Error::custom("the verdict is not approved, or not the one that its decision was taken on")
-        })?;
+        let approved = judge_delivered(tier, Payload::json(&verdict), decision)
+            .ok_or_else(|| D::Error::custom("the verdict is not approved, or does not match its decision"))?;
         let Document { session_id, query, cached_at, regen, original_verdict, evaluation_sha256, .. } =
             document;
         let Document { prompt_changed, settings_changed, .. } = document;
         if regen != original_verdict.is_some() {
-            return Err(D::Error::custom("`regen` and `original_verdict` go together"));
+            return Err(D::Error::custom("`regen` and `original_verdict` contradict each other"));
         }
         let regen = original_verdict.map(|original| Regen { original, prompt_changed, settings_changed });
         Ok(Self { session_id, query, approved, cached_at, regen, evaluation_sha256 })
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_regenerated_document_says_so_and_how_far_it_is_from_the_first() {
+    fn regenerated_document_shows_divergence_from_original() {
         use crate::verdict::label::Label;
         for (original, level, told) in [
             (Some(Label::Green), "\"none\"", None),
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_holds_the_verdict_as_the_model_wrote_it() {
+    fn document_contains_verdict_as_model_wrote_it() {
         let text = serde_json::to_string(&delivery()).expect("it serializes");
         assert_eq!(
             text,
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn stripped_verdict_reads_back_with_the_flags_of_what_was_cut() {
+    fn stripped_verdict_reads_back_with_flags_of_cut_members() {
         let raw = r#"{"mood":[1],"verdict":"GREEN","summary":"A sound and simple plan."}"#;
         let approved = judge(Tier::Quick, Payload::raw(raw)).outcome.expect("it is coherent");
         let text = serde_json::to_string(&Delivery { approved, ..delivery() }).expect("it serializes");
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_was_changed_does_not_read_back() {
+    fn changed_document_does_not_read_back() {
         let text = serde_json::to_string(&delivery()).expect("it serializes");
         for (from, to) in [
             ("\"verdict\": \"GREEN\"", "\"verdict\": \"PURPLE\""),

@@ -1,4 +1,4 @@
-//! Whether a regenerated verdict says what the delivered one said (seed: `regen-consistency`, invariants 4 and 5).
+//! The comparison of regenerated verdicts with the delivered ones (seed: `regen-consistency`, invariants 4 and 5).
 
 mod table;
 
@@ -12,41 +12,41 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use strum::IntoStaticStr;
 
-/// What a customer is told where the two differ: the seed's words.
+/// The disclaimer for the customer if the two verdicts differ, in the seed's words.
 pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on your results page may differ \
     slightly from the one you received by email. Both represent a valid coherence reading of your submission. If \
     you have questions, reply to this email and we will provide clarification.";
-/// The notice of a regenerated verdict whose original is not known, or may not exist.
+/// The notice with a regenerated verdict whose original is not known, or may not exist.
 pub const UNKNOWN_NOTICE: &str = "NOTE: This verdict was generated when it was read. No earlier verdict is on record here. \
     If you received one before, that one stands, and this one may differ from it.";
-/// The notice of a regenerated verdict that was not made in the same way as the original.
+/// The notice with a regenerated verdict that was made with another prompt or other settings than the original.
 pub const CHANGED_NOTICE: &str = "NOTE: This verdict was generated again, and not in exactly the same way as the first one. \
     The first one stands, and this one may differ from it.";
-/// The rate of diverging regenerations above which the model's infrastructure is to blame (seed: REGEN-GAP-06).
+/// The rate of divergent regenerations above which the cause is the model's infrastructure (seed: REGEN-GAP-06).
 pub const VARIANCE_THRESHOLD: f64 = 0.05;
-/// So many regenerations are looked at, the latest.
+/// The number of latest regenerations that are compared.
 pub const VARIANCE_WINDOW: usize = 100;
-/// With fewer of them a rate says nothing.
+/// The minimum number of regenerations for a meaningful rate.
 const VARIANCE_WINDOW_MIN: usize = 20;
 
-/// How far two top-level verdicts are apart.
+/// The difference between two top-level verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum DivergenceLevel {
-    /// The same.
+    /// The same label.
     None,
-    /// Neighbouring colours.
+    /// Neighboring colors.
     Minor,
-    /// Further apart, or NULL against a colour: the customer is told.
+    /// A larger difference, or NULL and a color: the customer is notified.
     Significant,
 }
 
 impl DivergenceLevel {
-    /// All levels, the least first.
+    /// All levels, the smallest first.
     pub const ALL: [Self; 3] = [Self::None, Self::Minor, Self::Significant];
 
-    /// How far `regenerated` is from `original`.
+    /// The difference between `original` and `regenerated`.
     #[must_use]
     pub fn between(original: Label, regenerated: Label) -> Self {
         use Label::{Amber, Green, Red};
@@ -58,14 +58,14 @@ impl DivergenceLevel {
     }
 }
 
-/// The label of the verdict that was delivered first, as far as it is known.
+/// The label of the verdict that was delivered first, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OriginalLabel(pub Option<Label>);
 
 impl OriginalLabel {
     const UNKNOWN: &str = "UNKNOWN";
 
-    /// Its name on the wire.
+    /// The name on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self.0 {
@@ -91,41 +91,41 @@ impl<'de> Deserialize<'de> for OriginalLabel {
     }
 }
 
-/// The seed's "Divergence Log Entry", and beside it whether there was anything to compare and whether the same was
-/// asked.
+/// The seed's "Divergence Log Entry", with additional fields: whether the original was known, and whether the prompt
+/// and the settings were the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DivergenceCheck {
-    /// Of which tier.
+    /// The tier of the verdicts.
     pub tier: Tier,
     /// The verdict that was delivered first.
     pub original_verdict: OriginalLabel,
-    /// The regenerated one.
+    /// The regenerated verdict.
     pub regen_verdict: Label,
-    /// Whether they are the same; null where the first is not known.
+    /// Whether the labels are the same; null if the first verdict is not known.
     pub top_level_match: Option<bool>,
-    /// How far they are apart; null where the first is not known.
+    /// Their difference; null if the first verdict is not known.
     pub divergence_level: Option<DivergenceLevel>,
-    /// Whether there was nothing to compare with.
+    /// Whether there was no verdict to compare with.
     pub skipped: bool,
-    /// On which path the second verdict came: `regen`, or handed in over a lost one.
+    /// The path of the second verdict: `regen`, or that of a verdict submitted in place of a lost one.
     pub path: GatePath,
-    /// Whether the original was made from another prompt. A regeneration whose original's prompt is not known counts as
-    /// changed. Null for a submitted verdict, if that is not known.
+    /// Whether the prompt of the original was different. A regeneration counts as changed if the prompt of its original
+    /// is not known. Null for a submitted verdict, if that is not known.
     pub prompt_changed: Option<bool>,
-    /// Whether the original was made with other settings; null where that is not known.
+    /// Whether the settings of the original were different; null if that is not known.
     pub settings_changed: Option<bool>,
 }
 
-/// The verdict that comes in the place of a lost one, and is held against the original.
+/// A verdict that replaces a lost one, to be compared with the original.
 #[derive(Debug)]
 pub struct Regenerated<'r> {
-    /// Of which tier.
+    /// The tier.
     pub tier: Tier,
     /// Its label.
     pub label: Label,
-    /// On which path it came.
+    /// The path on which it came.
     pub path: GatePath,
-    /// How it was made, where oracled had it made.
+    /// How it was generated, if oracled requested it.
     pub generation: Option<&'r Generation>,
 }
 
@@ -153,28 +153,28 @@ impl DivergenceCheck {
     }
 }
 
-/// How the model's infrastructure is doing, by the latest regenerations with a known original (seed: REGEN-GAP-06).
+/// The health of the model's infrastructure, by the latest regenerations with a known original (seed: REGEN-GAP-06).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Variance {
-    /// So many regenerations are looked at.
+    /// The number of regenerations compared.
     pub regens: usize,
-    /// So many of them differ from what was delivered.
+    /// The number of regenerations that differ from the delivered verdict.
     pub diverged: usize,
-    /// The share that differs.
+    /// The share of divergent regenerations, from 0 to 1.
     pub rate: f64,
-    /// Whether that is more than can be put down to chance.
+    /// Whether the rate exceeds [`VARIANCE_THRESHOLD`] with enough regenerations.
     pub escalated: bool,
 }
 
-/// The rolling watch over regenerations.
+/// The rolling window of the latest regenerations.
 #[derive(Debug, Clone, Default)]
 pub struct VarianceWatch {
     diverged: VecDeque<bool>,
 }
 
 impl VarianceWatch {
-    /// Takes one comparison in, if it is of a regeneration with a known original, and another prompt or other settings
-    /// do not explain the difference. Hands back the variance if it has just become one to escalate.
+    /// Adds a comparison, if it is of a regeneration with a known original and neither another prompt nor other
+    /// settings explain a difference. Returns the variance if it has just become one to escalate.
     pub fn note(&mut self, check: &DivergenceCheck) -> Option<Variance> {
         let explained = check.prompt_changed == Some(true) || check.settings_changed == Some(true);
         let level = check.divergence_level.filter(|_| check.path == GatePath::Regen && !explained)?;
@@ -186,13 +186,13 @@ impl VarianceWatch {
         Some(self.variance()).filter(|now| now.escalated && !before)
     }
 
-    /// Whether it looks at as many as it ever does.
+    /// Whether the window is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.diverged.len() == VARIANCE_WINDOW
     }
 
-    /// How it is now.
+    /// The current variance.
     #[must_use]
     pub fn variance(&self) -> Variance {
         let regens = self.diverged.len();

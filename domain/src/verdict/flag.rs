@@ -1,4 +1,4 @@
-//! The flags of a judgement: which cause was found where, and what it weighs (`docs/mapping.md`).
+//! The flags of a judgement: each cause with its place and its weight (`docs/mapping.md`).
 
 use crate::verdict::label::{Dimension, Tier, UnknownWord};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use strum::IntoStaticStr;
 
-/// The place of a required field below the payload's root; in order, the dimensions in the seed's.
+/// The path of a required field in the payload. Dimensions are in the seed's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldPath {
     /// `summary`
@@ -41,7 +41,7 @@ impl FieldPath {
         fixed.into_iter().chain(below)
     }
 
-    /// Where it stands among the others: what is above the dimensions, the dimension, and the field within.
+    /// The sort key: the group of the field, its dimension, and the field within the dimension or the group.
     const fn place(self) -> (u8, Option<Dimension>, u8) {
         match self {
             Self::Summary => (0, None, 0),
@@ -85,7 +85,8 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// One cause found in a payload; as `&str`, its name without the place it was found at. The order of the variants is the order in which flags stand in a decision.
+/// A cause found in a payload. As `&str`, its name without the place. Decisions list flags in the order of the
+/// variants.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Flag {
@@ -111,14 +112,14 @@ pub enum Flag {
     FieldMissing(FieldPath),
     /// A dimension's verdict is a string but not one of the four labels: E_D 0.5.
     DimensionVerdictInvalid(Dimension),
-    /// A field that the tier does not look at, by its path; weighs nothing.
+    /// A member that the tier does not have, by its path; its weight is 0.
     UnexpectedField(String),
     /// C is below zero.
     DegenerateManifold,
 }
 
 impl Flag {
-    /// Every flag at every place, but for unexpected fields, whose places are the model's to invent.
+    /// Every flag at every place, except for unexpected fields, whose names come from the model.
     pub fn all() -> impl Iterator<Item = Self> {
         let plain = [
             Self::VerdictConflict,
@@ -137,7 +138,7 @@ impl Flag {
         plain.into_iter().chain(by_dimension).chain(FieldPath::all().map(Self::FieldMissing))
     }
 
-    /// The smallest tier in which the mapping can raise this flag; nothing for flags that weigh nothing.
+    /// The smallest tier in which the mapping can raise this flag; `None` for flags without weight.
     #[must_use]
     pub const fn first_tier(&self) -> Option<Tier> {
         match self {
@@ -163,7 +164,7 @@ impl Flag {
         }
     }
 
-    /// What this flag adds to V_r (dimensionless).
+    /// The contribution of this flag to V_r (dimensionless).
     #[must_use]
     pub const fn v_r(&self) -> f64 {
         match self {
@@ -175,7 +176,7 @@ impl Flag {
         }
     }
 
-    /// The E_D this flag stands for (dimensionless); the largest of a judgement's flags applies.
+    /// The E_D of this flag (dimensionless); the largest one of a judgement's flags applies.
     #[must_use]
     pub const fn e_d(&self) -> f64 {
         match self {
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flag_reads_back_from_what_it_is_written_as() {
+    fn flag_text_parses_back_to_every_flag() {
         let mut flags = vec![
             Flag::VerdictConflict,
             Flag::ShortSummary,

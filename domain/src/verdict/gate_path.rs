@@ -1,21 +1,21 @@
-//! The ways on which a verdict comes to the gate.
+//! The paths on which verdicts reach the gate.
 
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
-/// The path on which a verdict came to the gate.
+/// The path on which a verdict reached the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum GatePath {
-    /// Handed in for delivery.
+    /// Submitted for delivery.
     Submit,
     /// Written to the cache by the routes of the service that oracled replaces.
     CacheWrite,
     /// Generated at a route's request, for its first delivery.
     Generate,
-    /// Regenerated, since it was lost from the cache.
+    /// Regenerated, because it was lost from the cache.
     Regen,
-    /// Judged only.
+    /// Judged only, without delivery.
     Check,
 }

@@ -1,37 +1,37 @@
-//! How a model is asked to generate, and what an answer cost (seed: `regen-consistency`, "Gemini API
+//! The generation settings of a model, and the token usage of an answer (seed: `regen-consistency`, "Gemini API
 //! Configuration").
 
 use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 
-/// The model that verdicts are regenerated with.
+/// The model that regenerates verdicts.
 pub const LOCKED_MODEL: &str = "gemini-2.5-flash";
 
 /// Generation settings, under the seed's names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
-    /// Which model.
+    /// The name of the model.
     pub model: String,
-    /// How freely it draws; 0.0 takes the likeliest token.
+    /// The sampling temperature; 0.0 selects the most likely token.
     pub temperature: f64,
-    /// Of how much probability it draws.
+    /// The cumulative probability of the tokens to sample from, from 0 to 1.
     pub top_p: f64,
-    /// Of how many tokens it draws; 1 takes the likeliest.
+    /// The number of tokens to sample from; 1 selects the most likely token.
     pub top_k: u32,
-    /// How many answers it gives.
+    /// The number of answers to generate.
     pub candidate_count: u32,
 }
 
 impl Settings {
-    /// The set that leaves as little to chance as a model allows: the only one that a verdict is regenerated with.
+    /// The most deterministic settings that a model allows. Verdicts are only regenerated with these.
     #[must_use]
     pub const fn locked(model: String) -> Self {
         Self { model, temperature: 0.0, top_p: 1.0, top_k: 1, candidate_count: 1 }
     }
 }
 
-/// How a verdict was made, where oracled itself had it made (seed: REGEN-GAP-01 and REGEN-GAP-02).
+/// How a verdict was generated, if oracled requested it (seed: REGEN-GAP-01 and REGEN-GAP-02).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
     /// The SHA-256 of the prompt.
@@ -40,14 +40,14 @@ pub struct Generation {
     pub settings: Settings,
 }
 
-/// What an answer cost, in tokens, as far as the model says.
+/// The token usage of an answer, as reported by the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Read.
+    /// Tokens of the prompt.
     pub prompt_tokens: Option<u64>,
-    /// Written.
+    /// Tokens of the answer.
     pub output_tokens: Option<u64>,
-    /// Charged.
+    /// Tokens charged.
     pub total_tokens: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_locked_settings_are_the_seeds_under_the_seeds_names() {
+    fn locked_settings_have_values_and_names_of_the_seed() {
         let settings = Settings::locked(LOCKED_MODEL.to_owned());
         assert_eq!(
             serde_json::to_string(&settings).expect("it serializes"),

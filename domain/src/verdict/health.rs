@@ -1,22 +1,24 @@
-//! The health of what the daemon depends on: a model, a mail service (seed: `rfc-0002-ground-truth`, "Oracle Health
-//! Monitoring"). One state machine an upstream; time comes in as an argument.
+//! The health of the daemon's upstream services: models and mail services (seed: `rfc-0002-ground-truth`, "Oracle
+//! Health Monitoring"). Each upstream has one state machine; the time is an argument.
 //!
-//! - An oracle is `healthy` at first. One failure makes it `degraded`; any success ends a row of failures; as many
-//!   successes in a row as the recovery threshold make it `healthy` again.
-//! - As many failures in a row as the failure threshold open its circuit at once: `circuit_open`, and no call is let
-//!   through until the reset time has passed. With the circuit breaker off it is `unhealthy` instead, calls go through,
-//!   and it recovers as above.
-//! - A circuit whose time has passed is half open, shown as `unhealthy` with `circuit_opened_at`: one call at a time is
-//!   let through, and it alone decides. A failure opens the circuit again; as many successes as the recovery threshold
-//!   make the oracle healthy. A call that is not reported on for 60 s makes way for another.
-//! - A probe asks less than a call does. What it fails at speaks as a failed call does; its success ends a row of failed
-//!   probes alone. A row that holds a failed call is ended by a call, and a circuit that opened over one is closed by
-//!   calls: whoever answers probes while calls fail is left alone all the same. Who makes a probe by a call's permit says
-//!   that it is as good as a call.
-//! - What was let through earlier and is reported later is counted, and changes no circuit.
-//! - An oracle that asks for a wait (HTTP 429 with `Retry-After`) is not called before the wait is over. Its status stays.
-//! - A circuit that an administrator has opened stays open until it is closed. Closing makes the oracle healthy.
-//! - A clock that jumps back takes the circuit's times with it: what had passed has passed.
+//! - An oracle begins as `healthy`. One failure makes it `degraded`. A success resets the count of consecutive
+//!   failures. Consecutive successes up to the recovery threshold make it `healthy` again.
+//! - Consecutive failures up to the failure threshold open its circuit: `circuit_open`, without calls until the reset
+//!   time has passed. With the circuit breaker disabled it becomes `unhealthy` instead, calls continue, and it recovers
+//!   as above.
+//! - After the reset time a circuit is half open, shown as `unhealthy` with `circuit_opened_at`. It allows one call at
+//!   a time, and only this call decides. A failure opens the circuit again; successes up to the recovery threshold make
+//!   the oracle healthy. A call without a report after 60 s is replaced by another one.
+//! - A probe tests less than a call does. A failed probe counts like a failed call, but a successful probe only resets
+//!   failures of probes. Failures that include a call are only reset by a call, and a circuit that opened on them is
+//!   only closed by calls. An oracle that answers probes while calls fail therefore still gets no calls. A probe that
+//!   is as good as a call uses the permit of a call.
+//! - The report of a call that was permitted before a change of state is counted, but changes no circuit.
+//! - An oracle that requests a wait (HTTP 429 with `Retry-After`) is not called before the wait is over. Its status
+//!   does not change.
+//! - A circuit that an administrator has opened stays open until an administrator closes it. Closing makes the oracle
+//!   healthy.
+//! - If the clock jumps back, the times of the circuit move back with it, so that elapsed time stays elapsed.
 
 use crate::verdict::oracle::OracleId;
 use config::seconds;
@@ -32,11 +34,11 @@ mod status;
 pub use config::HealthConfig;
 pub use status::{HealthStatus, Status};
 
-/// A call through a half-open circuit that was not reported on for so long makes way for another.
+/// A call through a half-open circuit is replaced by another one if there is no report after this time.
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
-/// Whoever is turned away because of such a call may try again after so long.
+/// The retry time for callers that are refused because of such a call.
 const TRIAL_PAUSE: Duration = Duration::from_secs(1);
-/// So many characters of an upstream's error are kept.
+/// The maximum length of an upstream's error that is stored, in characters.
 pub const ERROR_MAX_CHARS: usize = 200;
 
 /// A change to an oracle's circuit by an administrator.
@@ -51,50 +53,50 @@ pub enum CircuitAction {
     Probe,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The oracle did what it was asked to.
+    /// The oracle answered as requested.
     Success {
-        /// How long that took, in milliseconds; nothing for a probe.
+        /// The latency in milliseconds; `None` for a probe.
         latency_ms: Option<u64>,
     },
-    /// It did not, for this reason.
+    /// The oracle failed, for this reason.
     Failure(String),
-    /// It answers, and refuses for this reason until the configuration changes, for instance the key. That opens no
-    /// circuit, since waiting does not help.
+    /// The oracle answered, but refuses requests for this reason until the configuration changes, for example the key.
+    /// This opens no circuit, because waiting does not help.
     Refusal(String),
-    /// It says nothing of the oracle's health: a mistake of ours (HTTP 400), a limit that was reached (429), an answer to
-    /// a probe that does not know the question, or a call that was never made.
+    /// The call has no effect on the oracle's health: a faulty request (HTTP 400), a limit that was reached (429), a
+    /// probe that the oracle does not support, or a call that was never made.
     Neutral,
 }
 
 /// A change of status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What it was.
+    /// The previous status.
     pub from: Status,
-    /// What it is now; the same where an administrator takes over an open circuit.
+    /// The new status; the same if an administrator takes over an open circuit.
     pub to: Status,
-    /// Why.
+    /// The cause.
     pub cause: String,
-    /// Failures in a row.
+    /// The number of consecutive failures.
     pub consecutive_failures: u32,
 }
 
-/// The leave to make one call or probe, to be handed back with its outcome.
+/// Permission to make one call or probe; it is returned with the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permit {
     number: u64,
     probes: bool,
 }
 
-/// Why no call is to be made.
+/// Why a call is not permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// When to try again, from now; nothing where that is up to an administrator.
+    /// The time until the next attempt; `None` if an administrator must act first.
     pub retry_after: Option<Duration>,
-    /// Whether the oracle asked for the wait. Otherwise its circuit is open.
+    /// Whether the oracle requested the wait. Otherwise its circuit is open.
     pub is_quota_wait: bool,
 }
 
@@ -102,14 +104,14 @@ pub struct Refused {
 enum State {
     Healthy,
     Degraded,
-    /// With the circuit breaker off.
+    /// Unhealthy with the circuit breaker disabled.
     Unhealthy,
     Open {
         since: Timestamp,
     },
     HalfOpen {
         opened_at: Timestamp,
-        /// The call that is let through, and since when.
+        /// The permitted call, and the time of its permit.
         trial: Option<(Permit, Timestamp)>,
     },
     /// Opened by an administrator.
@@ -124,20 +126,20 @@ pub struct Health {
     oracle_id: OracleId,
     config: HealthConfig,
     state: State,
-    /// Permits issued so far.
+    /// The number of permits issued so far.
     permits: u64,
-    /// The latest time it was told.
+    /// The latest time passed to any method.
     seen_at: Option<Timestamp>,
     probed_at: Option<Timestamp>,
-    /// The oracle asked not to be called before this time.
+    /// The time before which the oracle must not be called, by its own request.
     quota_wait_until: Option<Timestamp>,
     last_success_at: Option<Timestamp>,
     last_failure_at: Option<Timestamp>,
     last_error: Option<String>,
     consecutive_failures: u32,
-    /// Whether a call, and not a probe alone, failed in the row of failures or in the one that opened the circuit.
+    /// Whether the consecutive failures, also those that opened the circuit, include a call and not only probes.
     calls_fail: bool,
-    /// Successes since the last failure, of the calls that decide something.
+    /// Consecutive successes of the calls that count.
     successes: u32,
     latencies: Latencies,
 }
@@ -164,8 +166,8 @@ impl Health {
         }
     }
 
-    /// What time alone changes: an open circuit whose time has passed is half open. To be called before anything else
-    /// at this moment.
+    /// Applies the effect of time: an open circuit becomes half open after its reset time. Must be called before any
+    /// other method at this time.
     pub fn pass(&mut self, now: Timestamp) -> Option<Change> {
         self.follow_back(now);
         let State::Open { since: opened_at } = self.state else { return None };
@@ -176,10 +178,10 @@ impl Health {
         Some(self.enter(State::HalfOpen { opened_at, trial: None }, cause))
     }
 
-    /// Asks for leave to make a call.
+    /// Requests a permit for a call.
     ///
     /// # Errors
-    /// Where the circuit is open, or half open with a call on its way.
+    /// The circuit is open, or half open with another call in progress, or the oracle requested a wait.
     pub fn permit(&mut self, now: Timestamp) -> Result<Permit, Refused> {
         self.let_through(now, false)
     }
@@ -211,13 +213,13 @@ impl Health {
         }
     }
 
-    /// Whether a call with this permit is the one that decides a half-open circuit.
+    /// Whether a call with this permit decides the state of a half-open circuit.
     #[must_use]
     pub fn is_trial(&self, permit: Permit) -> bool {
         matches!(self.state, State::HalfOpen { trial: Some((trial, _)), .. } if trial == permit)
     }
 
-    /// Leave to make a probe, where one is due and a call would be let through.
+    /// A permit for a probe, if one is due and a call would be permitted.
     pub fn probe(&mut self, now: Timestamp) -> Option<Permit> {
         self.follow_back(now);
         let interval = seconds(self.config.health_check_interval_seconds);
@@ -229,15 +231,15 @@ impl Health {
         Some(permit)
     }
 
-    /// Leave to make a probe because an administrator wants it, whatever the circuit says. It decides a half-open
-    /// circuit only where no other call does.
+    /// A permit for a probe on an administrator's request, regardless of the circuit. The probe decides the state of a
+    /// half-open circuit only if no other call does.
     pub fn probe_now(&mut self, now: Timestamp) -> Permit {
         let permit = self.let_through(now, true).unwrap_or_else(|_| self.issue(true));
         self.probed_at = Some(now);
         permit
     }
 
-    /// Takes in how the call with this permit ended.
+    /// Records the outcome of the call with this permit.
     pub fn report(&mut self, now: Timestamp, permit: Permit, outcome: Outcome) -> Option<Change> {
         self.follow_back(now);
         let decides = self.hand_back(permit);
@@ -256,7 +258,7 @@ impl Health {
                     return None;
                 }
                 self.consecutive_failures = 0;
-                // what a circuit opened over is not forgotten before it is closed
+                // failures that opened the circuit are remembered until it is closed
                 self.calls_fail &= !decides || matches!(self.state, State::HalfOpen { .. });
                 if decides { self.succeeded() } else { None }
             }
@@ -269,27 +271,28 @@ impl Health {
         }
     }
 
-    /// Refuses every call for `wait`, because the oracle asked for it. A longer wait that is already in force stays.
+    /// Refuses every call for `wait`, because the oracle requested it. A longer wait that is already in force stays.
     pub fn note_quota_wait(&mut self, now: Timestamp, wait: Duration) {
         self.follow_back(now);
         let until = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         self.quota_wait_until = self.quota_wait_until.max(Some(until));
     }
 
-    /// The rest of the wait that the oracle asked for.
+    /// The rest of the wait that the oracle requested.
     fn quota_wait(&self, now: Timestamp) -> Option<SignedDuration> {
         let left = self.quota_wait_until?.duration_since(now);
         left.is_positive().then_some(left)
     }
 
-    /// Opens the circuit until it is closed. Changes nothing where an administrator holds it open already.
+    /// Opens the circuit until an administrator closes it. It has no effect if an administrator holds the circuit open
+    /// already.
     pub fn open(&mut self, now: Timestamp) -> Option<Change> {
         self.follow_back(now);
         let held = matches!(self.state, State::Held { .. });
         (!held).then(|| self.enter(State::Held { since: now }, "opened by an administrator".into()))
     }
 
-    /// Makes the oracle healthy, whatever its status was, and ends a wait that it asked for.
+    /// Makes the oracle healthy, regardless of its status, and ends a wait that it requested.
     pub fn close(&mut self) -> Option<Change> {
         if self.quota_wait_until.take().is_none() && matches!(self.state, State::Healthy) {
             return None;
@@ -298,7 +301,7 @@ impl Health {
         Some(self.enter(State::Healthy, "closed by an administrator".into()))
     }
 
-    /// The whole page.
+    /// The complete status.
     #[must_use]
     pub fn status(&self) -> HealthStatus {
         let (circuit_opened_at, retry_at) = match self.state {
@@ -335,7 +338,7 @@ impl Health {
         error
     }
 
-    /// Counts a success that decides something.
+    /// Counts a success of a call that decides.
     fn succeeded(&mut self) -> Option<Change> {
         self.successes = self.successes.saturating_add(1);
         let recovered = self.successes >= self.config.recovery_threshold.get();
@@ -346,7 +349,7 @@ impl Health {
         Some(self.enter(State::Healthy, cause))
     }
 
-    /// Counts a failure that decides something.
+    /// Counts a failure of a call that decides.
     fn failed(&mut self, now: Timestamp, error: &str) -> Option<Change> {
         self.successes = 0;
         let enough = self.consecutive_failures >= self.config.failure_threshold.get();
@@ -365,8 +368,9 @@ impl Health {
         }
     }
 
-    /// Whether the call with this permit decides anything: any does while the circuit is closed, one while it is half
-    /// open, and none while it is open. From now on another may.
+    /// Whether the outcome of the call with this permit changes the state: always while the circuit is closed, only for
+    /// the permitted call while it is half open, and never while it is open. The half-open circuit can then permit
+    /// another call.
     fn hand_back(&mut self, permit: Permit) -> bool {
         match &mut self.state {
             State::Healthy | State::Degraded | State::Unhealthy => true,
@@ -396,7 +400,7 @@ impl Health {
         Permit { number: self.permits, probes }
     }
 
-    /// Where the clock has jumped back, the times from which something is counted go with it.
+    /// If the clock has jumped back, moves the reference times back by the same amount.
     fn follow_back(&mut self, now: Timestamp) {
         let jump = self.seen_at.map_or(SignedDuration::ZERO, |seen_at| seen_at.duration_since(now));
         self.seen_at = Some(now);

@@ -1,5 +1,4 @@
-//! One attempt to get an answer from outside, as it stands in the log (seed: `rfc-0002-ground-truth`, "Versioned
-//! Oracle Logging").
+//! Logged attempts to get an answer from an upstream (seed: `rfc-0002-ground-truth`, "Versioned Oracle Logging").
 
 use crate::base::digest::Sha256Hex;
 use crate::verdict::gate_path::GatePath;
@@ -8,65 +7,65 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
-/// The statuses of a permanent refusal: the same request is refused again.
+/// The HTTP statuses of a permanent refusal: the same request would be refused again.
 pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Status {
-    /// With an answer that can be used.
+    /// A usable answer.
     Success,
-    /// With no answer in time.
+    /// No answer within the timeout.
     Timeout,
-    /// With an error, or with an answer that says nothing.
+    /// An error, or an unusable answer.
     Error,
-    /// With an answer that another one contradicts.
+    /// An answer that contradicts another one.
     Conflict,
 }
 
-/// The seed's `OracleInteractionLog`, and beside it whose answer it was and how the model was asked.
+/// The seed's `OracleInteractionLog`, with additional fields about the oracle and the generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interaction {
-    /// What all attempts of one call have in common.
+    /// The id that all attempts of one call share.
     pub execution_id: String,
-    /// Who was asked.
+    /// The id of the oracle.
     pub oracle_id: String,
-    /// Which version of it: as the answer says, else as it was asked.
+    /// The version of the oracle: as reported in the answer, else as requested.
     pub oracle_version: String,
-    /// When it was asked.
+    /// The time of the request.
     pub request_timestamp: Timestamp,
-    /// When its answer, of whatever kind, was there; null where none came.
+    /// The time of the response, of any kind; null if there was none.
     pub response_timestamp: Option<Timestamp>,
-    /// How long it took to answer, or to give up.
+    /// The time until the response or until the attempt was abandoned, in milliseconds.
     pub latency_ms: u64,
-    /// How it ended.
+    /// The outcome.
     pub status: Status,
-    /// What was wrong, in one word.
+    /// The error code.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error_code: Option<String>,
-    /// The SHA-256 of the answer's body.
+    /// The SHA-256 of the response body.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_hash: Option<Sha256Hex>,
     /// Whether the answer came from a cache.
     pub cache_hit: bool,
-    /// Whether it is older than it should be.
+    /// Whether the answer was older than allowed.
     pub stale_data_used: bool,
-    /// On which path.
+    /// The path on which the verdict was requested.
     pub path: GatePath,
-    /// Which attempt of the call, from 1.
+    /// The number of the attempt within the call, from 1.
     pub attempt: u32,
-    /// Whether it took longer than it should.
+    /// Whether the attempt exceeded the soft timeout.
     pub soft_timeout_exceeded: bool,
     /// The SHA-256 of the prompt.
     pub prompt_sha256: Sha256Hex,
-    /// How the model was to generate.
+    /// The settings of the generation.
     pub generation: Settings,
-    /// Why the model stopped, in its own words.
+    /// The reason why the model stopped, as reported by the model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub finish_reason: Option<String>,
-    /// What it cost.
+    /// The token usage.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub usage: Option<Usage>,
 }
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interaction_has_the_seeds_fields_under_the_seeds_names() {
+    fn interaction_has_fields_and_names_of_the_seed() {
         assert_eq!(
             serde_json::to_string(&interaction()).expect("it serializes"),
             concat!(
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interaction_reads_back_with_and_without_an_answer() {
+    fn interaction_reads_back_with_and_without_answer() {
         let silent = interaction();
         let usage = Usage { prompt_tokens: Some(1), output_tokens: None, total_tokens: Some(3) };
         let answered = Interaction {

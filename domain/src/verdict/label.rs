@@ -1,18 +1,18 @@
-//! What a verdict is made of: tiers, labels and dimensions (seed: `tmm-crosscheck`, "Inputs").
+//! The terms of a verdict: tiers, labels and dimensions (seed: `tmm-crosscheck`, "Inputs").
 
 use crate::base::wording::excerpt;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
 
-/// A word that is not one of the few allowed; the message names what is allowed.
+/// An unknown word in place of one of a few allowed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a {what}; allowed: {allowed}")]
 pub struct UnknownWord {
-    /// What kind of word was expected, "tier" for instance.
+    /// The kind of word that was expected, for example "tier".
     pub what: &'static str,
-    /// The word that came instead, shortened to 40 characters.
+    /// The word found, shortened to 40 characters.
     pub given: String,
-    /// The allowed words, for a person.
+    /// The allowed words, as text.
     pub allowed: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl UnknownWord {
     }
 }
 
-/// How much the customer paid for, and so which fields a verdict must have.
+/// The tier that the customer paid for. It determines the required fields of a verdict.
 #[derive(
     Debug,
     Clone,
@@ -58,7 +58,7 @@ fn unknown_tier(word: &str) -> UnknownWord {
     UnknownWord::new("tier", word, "quick, full, strategy")
 }
 
-/// The verdict itself, of the whole submission or of one dimension.
+/// The label of a verdict, for the whole submission or for one dimension.
 #[derive(
     Debug,
     Clone,
@@ -120,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_tier_is_refused_and_the_three_are_named() {
+    fn unknown_tier_error_names_the_three_tiers() {
         let error = "platinum".parse::<Tier>().expect_err("not a tier").to_string();
         assert_eq!(error, "`platinum` is not a tier; allowed: quick, full, strategy");
     }
 
     #[test]
-    fn a_label_is_matched_exactly() {
+    fn label_parses_only_exact_spelling() {
         assert_eq!("NULL".parse(), Ok(Label::Null));
         for near in ["green", " GREEN", "GREEN ", "Null", ""] {
             assert!(near.parse::<Label>().is_err(), "{near:?}");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn words_on_the_wire_are_the_words_on_paper() {
+    fn tiers_and_labels_serialize_as_displayed() {
         for tier in Tier::ALL {
             assert_eq!(serde_json::to_string(&tier).expect("a word"), format!("\"{tier}\""));
         }

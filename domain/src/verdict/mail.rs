@@ -1,5 +1,5 @@
-//! Mail to customers: what waits in the outbox, and when it is tried again (seed: `regen-consistency`, "Customer
-//! Notification" and the failure mode of its mail).
+//! Mail to customers: the outbox and its retries (seed: `regen-consistency`, "Customer Notification" and the failure
+//! mode of its mail).
 
 use crate::verdict::delivery::Delivery;
 use crate::verdict::session::{Email, SessionId};
@@ -11,51 +11,51 @@ use strum::{IntoStaticStr, VariantArray};
 
 mod hide;
 
-/// A divergence notice is tried so many times: at once, and once more.
+/// The number of attempts to send a divergence notice: one at once, and one retry.
 const NOTICE_ATTEMPTS: u32 = 2;
-/// Between the two.
+/// The time between the two attempts.
 const NOTICE_PAUSE: SignedDuration = SignedDuration::from_secs(60);
-/// A verdict mail is tried again after this, and after twice as long each further time,
+/// The time before the first retry of a verdict mail. It doubles with each further retry.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
-/// until the pauses are this long.
+/// The maximum time between two retries of a verdict mail by doubling.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
-/// No mail waits for longer between two attempts, whatever the mail service asks for.
+/// The maximum time between two attempts, even if the mail service requests a longer wait.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
-/// The longest cause of a failure that is kept, in characters.
+/// The maximum length of a stored cause of failure, in characters.
 const CAUSE_MAX_CHARS: usize = 300;
 
-/// What a mail is for.
+/// The purpose of a mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum MailKind {
-    /// It brings the verdict.
+    /// It contains the verdict.
     Verdict,
-    /// It tells that the results page shows another verdict than was mailed.
+    /// It notifies the customer that the results page shows another verdict than the mailed one.
     DivergenceNotice,
 }
 
-/// Why a text is no mail's id.
+/// Why a text is not the id of a mail.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a mail's id is made of visible ASCII characters, at most {} of them", MailId::MAX_CHARS)]
+#[error("the mail id is invalid (1 to {} visible ASCII characters allowed)", MailId::MAX_CHARS)]
 pub struct BadMailId;
 
-/// The id of a mail, which is also its idempotency key: the same for every attempt, another for every other mail.
+/// The id of a mail, which is also its idempotency key: the same for all attempts, and different for every other mail.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MailId(String);
 
 impl MailId {
-    /// The longest: a kind, a session id and a time.
+    /// The maximum length: a kind, a session id and a time.
     const MAX_CHARS: usize = 320;
 
-    /// That of the mail that brings a session's verdict: there is one.
+    /// The id of the mail with the verdict of a session; there is only one.
     #[must_use]
     pub fn verdict(session_id: &SessionId) -> Self {
         Self(format!("verdict:{session_id}"))
     }
 
-    /// That of the notice of a divergence that was found at `at`.
+    /// The id of the notice about a divergence that was found at `at`.
     #[must_use]
     pub fn notice(session_id: &SessionId, at: Timestamp) -> Self {
         Self(format!("divergence:{session_id}:{}", at.as_microsecond()))
@@ -98,39 +98,39 @@ impl fmt::Display for MailId {
     }
 }
 
-/// Where a mail stands.
+/// The state of a mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// Its id.
+    /// The id of the mail.
     pub mail_id: MailId,
-    /// What it is for.
+    /// The purpose of the mail.
     pub kind: MailKind,
-    /// Whose verdict it speaks of.
+    /// The id of the session.
     pub session_id: SessionId,
-    /// To whom it goes.
+    /// The recipient.
     pub to: Email,
-    /// When it was queued.
+    /// The time at which it was queued first.
     pub queued_at: Timestamp,
-    /// How often it was tried since it was queued, or queued again.
+    /// The number of attempts since it was queued, or queued again.
     pub attempts: u32,
-    /// When it was queued, or queued again.
+    /// The time at which it was queued, or queued again.
     pub tried_since: Timestamp,
-    /// When the last attempt failed; `None` before the first.
+    /// The time at which the last attempt failed; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tried_at: Option<Timestamp>,
-    /// When it is tried next; nothing if it is not: it is a dead letter.
+    /// The time of the next attempt; `None` for a dead letter.
     pub next_attempt_at: Option<Timestamp>,
-    /// What the last attempt failed with.
+    /// The error of the last attempt.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_error: Option<String>,
 }
 
-/// A mail in the outbox. It bears an approved verdict, and nothing else can be mailed.
+/// A mail in the outbox. It contains an approved verdict; no other content can be mailed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Mail {
-    /// Where it stands.
+    /// The state of the mail.
     pub standing: Standing,
-    /// The verdict: the delivered one, or in a notice the regenerated one.
+    /// The delivered verdict; in a notice, the regenerated verdict.
     pub delivery: Arc<Delivery>,
 }
 
@@ -159,36 +159,36 @@ impl Mail {
     }
 }
 
-/// How an attempt to send a mail failed.
+/// Why an attempt to send a mail failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendFailure {
-    /// What went wrong.
+    /// The error.
     pub cause: String,
-    /// Whose fault it is.
+    /// Whether the service or the mail caused the failure.
     pub fault: Fault,
-    /// How long the mail service wants to be left alone.
+    /// The wait that the mail service requested.
     pub retry_after: Option<SignedDuration>,
 }
 
-/// Whose fault it is that a mail was not sent.
+/// The cause of a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The mail service's, which fails others as well.
+    /// The mail service, which also fails for other mails.
     Service,
-    /// This mail's, for now: a mailbox is full, say.
+    /// This mail, temporarily: for example, a mailbox is full.
     Mail,
-    /// This mail's each time: the address is refused, say.
+    /// This mail, permanently: for example, the address is refused.
     MailForGood,
 }
 
 impl SendFailure {
-    /// Whether it will go wrong each time.
+    /// Whether each further attempt would fail, too.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         self.fault == Fault::MailForGood
     }
 
-    /// The same failure in words that do not hold `address`, which mail services quote: it is not to be logged.
+    /// The failure without `address`, which mail services quote and which must not be logged.
     #[must_use]
     pub fn hiding(self, address: &Email) -> Self {
         Self { cause: hide::hide(address.as_str(), &self.cause), ..self }
@@ -196,11 +196,11 @@ impl SendFailure {
 }
 
 impl Standing {
-    /// Where the mail stands after an attempt at `now` that failed: to be tried again, or dead.
+    /// The state of the mail after a failed attempt at `now`: to be retried, or dead.
     ///
-    /// A notice is tried once more after 60 s, whatever the mail service asks for. A verdict mail is tried again after
-    /// 2 s, 4 s, 8 s and so on up to 15 minutes, or when the mail service wants it to be, but for an hour at the most,
-    /// for as long as it is not older than `max_age`.
+    /// A notice is retried once after 60 s, regardless of any wait that the mail service requests. A verdict mail is
+    /// retried after 2 s, 4 s, 8 s and so on up to 15 minutes, or after the requested wait if that is longer, up to 1
+    /// hour. Retries end when the mail would be older than `max_age`.
     #[must_use]
     pub fn after(&self, failure: &SendFailure, now: Timestamp, max_age: SignedDuration) -> Self {
         let attempts = self.attempts.saturating_add(1);
@@ -224,8 +224,8 @@ impl Standing {
         }
     }
 
-    /// When it is tried next; `None` for a dead letter. A mail is due at `now` if its time is further ahead than the longest
-    /// pause, or if its last attempt is in the future: the clock was set back since.
+    /// The time of the next attempt; `None` for a dead letter. A mail is due at `now` if its time is further ahead than
+    /// the maximum wait, or if its last attempt is in the future: the clock was set back since.
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
         let is_set_back = now < self.tried_at.unwrap_or(self.tried_since);
@@ -233,13 +233,13 @@ impl Standing {
         self.next_attempt_at.map(due)
     }
 
-    /// Where it stands when it is queued again, at `now`.
+    /// The state after it is queued again at `now`.
     #[must_use]
     pub fn requeued(&self, now: Timestamp) -> Self {
         Self { attempts: 0, tried_since: now, tried_at: None, next_attempt_at: Some(now), ..self.clone() }
     }
 
-    /// Whether it is tried no more.
+    /// Whether it is a dead letter, which is not retried.
     #[must_use]
     pub const fn is_dead(&self) -> bool {
         self.next_attempt_at.is_none()

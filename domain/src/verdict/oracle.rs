@@ -1,14 +1,14 @@
-//! Oracles: what the daemon asks outside, by name.
+//! The ids of oracles, which are the services that the daemon calls.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The longest oracle id, in characters: that of a source, with `source:` before it.
+/// The maximum length of an oracle id, in characters: a source id with `source:` before it.
 pub const ORACLE_ID_MAX_CHARS: usize = 80;
 
 /// Why a text is not an oracle id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("an oracle id has 1 to {ORACLE_ID_MAX_CHARS} of `A-Z a-z 0-9 _ . : -`")]
+#[error("the oracle id is invalid (1 to {ORACLE_ID_MAX_CHARS} characters of `A-Z a-z 0-9 _ . : -` allowed)")]
 pub struct BadOracleId;
 
 /// The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`.
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_oracle_id_is_a_short_plain_word() {
+    fn oracle_id_accepts_only_short_ascii_words() {
         let longest = "x".repeat(ORACLE_ID_MAX_CHARS);
         for id in ["gemini", "mail", "facts:fda-2.v_1", &longest] {
             assert_eq!(id.parse::<OracleId>().map(String::from).as_deref(), Ok(id));

@@ -1,26 +1,26 @@
-//! How often a lost verdict may be regenerated (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03).
+//! The rate limit for regenerations of a lost verdict (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03).
 
 use crate::verdict::session::SessionId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// A session's verdict is regenerated once in this time.
+/// The period in which a session's verdict is regenerated at most once.
 pub const REGEN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 
-/// The latest time that the model was asked for a session's verdict again, whether it answered or not.
+/// The latest attempt to regenerate a session's verdict, with or without an answer of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegenAttempt {
-    /// Whose.
+    /// The id of the session.
     pub session_id: SessionId,
-    /// When.
+    /// The time of the attempt.
     pub attempted_at: Timestamp,
 }
 
 impl RegenAttempt {
-    /// How long, at `now`, until the next one is allowed; nothing if it is.
+    /// The time from `now` until the next attempt is allowed; `None` if it is allowed.
     ///
-    /// Never longer than the period, and nothing where the attempt lies further ahead than that: a clock that was set
-    /// back must not lock a customer out.
+    /// It is at most the period. It is `None` if the attempt is more than one period in the future, so that a clock
+    /// that was set back does not lock out a customer.
     #[must_use]
     pub fn wait(&self, now: Timestamp) -> Option<SignedDuration> {
         let left = REGEN_PERIOD - now.duration_since(self.attempted_at);
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regen_gap_03_one_regeneration_a_session_in_five_minutes() {
+    fn regen_gap_03_session_regenerates_once_in_five_minutes() {
         let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).expect("a time");
         let attempt = RegenAttempt { session_id: "cs_1".parse().expect("an id"), attempted_at: at(0) };
         for (second, wait_s) in [

@@ -1,20 +1,20 @@
-//! The rules as a second gate: behind the crosscheck, for what an approved verdict says in words.
+//! The rules as a second gate after the crosscheck, for the texts of an approved verdict.
 
 use crate::base::payload::Node;
 use crate::rules::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, evaluate};
 use crate::verdict::crosscheck::Approved;
 use crate::verdict::label::{Dimension, Label};
 
-/// What the rules say of an approved verdict, and the verdict, if they let it through.
+/// The evaluation of an approved verdict by the rules, with the verdict if it passes.
 #[derive(Debug)]
 pub struct Examination {
-    /// What they say.
+    /// The evaluation.
     pub evaluation: Evaluation,
-    /// The verdict that may still be delivered, or the sign that it may not.
+    /// The verdict that may still be delivered, or a marker that it may not.
     pub outcome: Result<Approved, RefusedByRules>,
 }
 
-/// The sign that the rules refused a verdict. The verdict itself is gone.
+/// Marks a verdict that the rules refused. The verdict itself is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedByRules(());
 
@@ -31,8 +31,8 @@ pub fn examine(approved: Approved, check: &Check, facts: &FactSet, settings: &Se
     Examination { evaluation, outcome }
 }
 
-/// Every text that `approved` delivers, by the path of its field and in its order, except the labels of `verdict`
-/// fields. The crosscheck has judged those, and they state nothing.
+/// Every text that `approved` delivers, in its order, with the path of its field. The labels in `verdict` fields are
+/// left out: they state nothing, and the crosscheck has judged them.
 fn texts(approved: &Approved) -> Vec<(String, String)> {
     let node = Node::parse(approved.verdict().get()).expect("the crosscheck has read the same text");
     let mut texts = Vec::new();
@@ -52,7 +52,7 @@ fn collect_texts(node: &Node<'_>, path: String, texts: &mut Vec<(String, String)
         Node::Object(members) => {
             for (name, node) in members {
                 let path = member_path(&path, name);
-                // a name that is more than an identifier is text that somebody reads
+                // a name that is more than an identifier is text for readers
                 let is_identifier = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
                 if !name.chars().all(is_identifier) && name.parse::<Dimension>().is_err() {
                     texts.push((path.clone(), name.to_string()));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_and_every_analysis_are_examined_and_the_field_is_named() {
+    fn examination_covers_summary_and_analyses_and_names_fields() {
         let facts = ["the plan is sound", "calm", "firm ground"].map(String::from).to_vec();
         let check = Check { facts, ..Check::default() };
         let verdict = full("The plan is sound.", "Firm ground! Gold below it.");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_split_each_for_itself_and_contradict_one_another() {
+    fn examination_splits_texts_separately_but_compares_them() {
         let mut check = Check { facts: vec!["the plan".into(), "calm".into()], ..Check::default() };
         check.expected.contradiction_ids = vec!["always".into()];
         check.expected.must_find = vec!["always".into()];
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_cannot_tell_lets_nothing_through() {
+    fn examination_refuses_verdict_if_a_rule_fails_to_run() {
         let mut check = Check { facts: vec!["a sound and simple plan".into()], ..Check::default() };
         let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
         examined(Tier::Quick, verdict, &check).outcome.expect("it is supported");

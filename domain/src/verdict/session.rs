@@ -1,4 +1,4 @@
-//! Sessions: who bought which verdict about what (seed: `regen-consistency`, "Session Context").
+//! Sessions: the tier and the query that a customer paid for (seed: `regen-consistency`, "Session Context").
 
 use crate::base::blank::without_invisible;
 use crate::base::digest::Sha256Hex;
@@ -11,28 +11,30 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest session id, in characters.
+/// The maximum length of a session id, in characters.
 pub const SESSION_ID_MAX_CHARS: usize = 255;
-/// The longest e-mail address, in characters (RFC 5321: 64 for the local part, 255 for the domain, and the @).
+/// The maximum length of an e-mail address, in characters (RFC 5321: 64 for the local part, 255 for the domain, and the
+/// @).
 pub const EMAIL_MAX_CHARS: usize = 320;
-/// What an e-mail address may hold beside letters and digits (RFC 5322's atoms; quoted ones are not taken).
+/// The characters allowed in an e-mail address besides letters and digits (RFC 5322's atoms; quoted local parts are
+/// rejected).
 const EMAIL_MARKS: &str = "!#$%&'*+-/=?^_`{|}~.";
-/// So many characters of a query stand in the log.
+/// The number of characters of a query in the log.
 const PREVIEW_CHARS: usize = 80;
 
 /// Why a text is not a session id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSessionId {
-    /// Empty or too long.
-    #[error("a session id has 1 to {SESSION_ID_MAX_CHARS} characters; this one has {chars}")]
+    /// The id is empty or too long.
+    #[error("the session id has {chars} characters (1 to {SESSION_ID_MAX_CHARS} allowed)")]
     Length {
-        /// How long it is.
+        /// The number of characters.
         chars: usize,
     },
-    /// Another character than allowed.
-    #[error("a session id is made of `A-Z a-z 0-9 _ . : -`; this one holds {character:?}")]
+    /// The id contains a character that is not allowed.
+    #[error("the session id contains {character:?} (only `A-Z a-z 0-9 _ . : -` allowed)")]
     Character {
-        /// The first one that is not allowed.
+        /// The first character that is not allowed.
         character: char,
     },
 }
@@ -86,19 +88,19 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// What the customer asked, in full. Its length is bounded where it comes in.
+/// The customer's complete query. Request parsing limits its length.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Query(String);
 
 impl Query {
-    /// The query that is `text`.
+    /// A query with this text.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The whole text.
+    /// The complete text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -111,15 +113,15 @@ impl Query {
     }
 }
 
-/// Why a text is not taken as an e-mail address.
+/// Why a text is not an e-mail address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an e-mail address has one @ with text on both sides, of letters, digits and {EMAIL_MARKS} alone, and at most \
-     {EMAIL_MAX_CHARS} characters"
+    "the e-mail address is invalid: one @ with text on both sides, only letters, digits and {EMAIL_MARKS}, and at most \
+     {EMAIL_MAX_CHARS} characters are allowed"
 )]
 pub struct BadEmail;
 
-/// A customer's e-mail address, looked at for its shape only.
+/// A customer's e-mail address. Only its syntax is checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Email(String);
@@ -131,7 +133,7 @@ impl TryFrom<String> for Email {
         let (local, domain) = text.rsplit_once('@').ok_or(BadEmail)?;
         let shaped = !local.is_empty() && !domain.is_empty() && !local.contains('@');
         let clean = |c: char| c.is_alphanumeric() || c == '@' || EMAIL_MARKS.contains(c);
-        // Unicode counts some invisible fillers among the letters
+        // Unicode classifies some invisible fillers as letters
         let visible = without_invisible(&text).len() == text.len();
         if shaped && visible && text.chars().all(clean) && text.chars().count() <= EMAIL_MAX_CHARS {
             Ok(Self(text))
@@ -155,24 +157,24 @@ impl From<Email> for String {
     }
 }
 
-/// The verdict that was delivered first; it stays authoritative whatever comes later.
+/// The verdict that was delivered first. It stays authoritative, even if a later verdict differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Original {
-    /// Its top-level verdict.
+    /// The label of its top-level verdict.
     pub verdict_label: Label,
-    /// The SHA-256 of its text; unknown where a route has only told of it.
+    /// The SHA-256 of its text; `None` if a route only reported the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verdict_sha256: Option<Sha256Hex>,
-    /// When it was delivered; unknown likewise.
+    /// The time of its delivery; `None` if a route only reported the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delivered_at: Option<Timestamp>,
-    /// How it was made, where oracled had it made (seed: REGEN-GAP-01).
+    /// How it was generated, if oracled requested it (seed: REGEN-GAP-01).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generation: Option<Generation>,
 }
 
 impl Original {
-    /// What is kept of `approved`, delivered at `delivered_at`.
+    /// The stored data of `approved`, delivered at `delivered_at`.
     #[must_use]
     pub fn delivered(approved: &Approved, generation: Option<Generation>, delivered_at: Timestamp) -> Self {
         Self {
@@ -183,44 +185,45 @@ impl Original {
         }
     }
 
-    /// A verdict that was delivered without oracled, as a route tells of it.
+    /// A verdict that was delivered without oracled, as reported by a route.
     #[must_use]
     pub const fn told(verdict_label: Label) -> Self {
         Self { verdict_label, verdict_sha256: None, delivered_at: None, generation: None }
     }
 }
 
-/// What outlives a cached verdict, so that it can be told apart, and later regenerated.
+/// The data of a session that outlives its cached verdict, so that a lost verdict can be regenerated and compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Session {
-    /// Whose.
+    /// The id of the session.
     pub session_id: SessionId,
-    /// Which tier was bought.
+    /// The tier paid for.
     pub tier: Tier,
-    /// What was asked.
+    /// The customer's query.
     pub query: Query,
-    /// The user id of the process that registered the session, or delivered its first verdict. `None` where no request did.
+    /// The user id of the process that registered the session, or delivered its first verdict. `None` if no request
+    /// did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner_uid: Option<u32>,
-    /// Where the verdict is mailed to.
+    /// The e-mail address for the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub customer_email: Option<Email>,
-    /// The first verdict delivered; nothing while there is none, or none that is known.
+    /// The verdict delivered first; `None` if there is none or it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub original: Option<Original>,
-    /// The SHA-256 of the verdict that oracled delivered first; `None` while it has delivered none.
+    /// The SHA-256 of the verdict that oracled delivered first; `None` before its first delivery.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delivered_sha256: Option<Sha256Hex>,
     /// The SHA-256 of the verdict that was cached last.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cached_sha256: Option<Sha256Hex>,
-    /// What the first verdict was checked against, and one that is made anew is to be, too.
+    /// The check of the first verdict, which also applies to regenerated verdicts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub check: Option<Arc<Check>>,
 }
 
 impl Session {
-    /// A session of which no more is known.
+    /// A session without any further data.
     #[must_use]
     pub const fn new(session_id: SessionId, tier: Tier, query: Query, owner_uid: Option<u32>) -> Self {
         Self {
@@ -242,7 +245,7 @@ impl Session {
         uid.is_some() && uid != self.owner_uid
     }
 
-    /// Which of the two things that a session is bound to a request for `tier` and `query` gets wrong, if any.
+    /// The mismatch between the session and a request for `tier` and `query`, if any.
     #[must_use]
     pub fn mismatch(&self, tier: Tier, query: &Query) -> Option<Mismatch> {
         if self.tier != tier {
@@ -264,8 +267,8 @@ pub struct RefusalKey {
     pub owner_uid: Option<u32>,
 }
 
-/// The check that refused a verdict of a session that is not known. It stays in force for every later verdict that the
-/// same user id submits for that session without facts of its own.
+/// The check that refused a verdict of an unknown session. It applies to every later verdict that the same user id
+/// submits for that session without its own facts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The session and the user id.
@@ -274,19 +277,19 @@ pub struct Refusal {
     pub check: Arc<Check>,
 }
 
-/// What a request gets wrong about a session that is already known.
+/// The mismatch between a request and a known session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mismatch {
-    /// It names another tier.
+    /// The tier is different.
     Tier,
-    /// It asks something else.
+    /// The query is different.
     Query,
-    /// It tells of another first verdict.
+    /// The original verdict is different.
     OriginalVerdict,
     /// Another user id registered the session, or delivered its first verdict.
     Owner,
-    /// It is to be checked against facts, and its verdict was made for a reader without them.
+    /// The request requires a check against facts, but the verdict was made for a reader without them.
     Facts,
 }
 
@@ -309,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_id_is_bounded_in_length_and_alphabet() {
+    fn session_id_rejects_wrong_length_or_characters() {
         for good in ["a", "cs_test_a1B2", "2026-11-20T10:00:00.5", &"x".repeat(255)] {
             assert!(good.parse::<SessionId>().is_ok(), "{good}");
         }
@@ -322,13 +325,13 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_is_80_scalar_values_not_bytes() {
+    fn query_preview_has_80_scalar_values() {
         let query = Query::new("é".repeat(100));
         assert_eq!(query.preview(), "é".repeat(80));
     }
 
     #[test]
-    fn an_email_address_is_checked_for_its_shape() {
+    fn email_accepts_only_valid_syntax() {
         for good in ["a@b", "first.last+tag@example.org"] {
             assert!(Email::try_from(good.to_owned()).is_ok(), "{good}");
         }

@@ -1,7 +1,7 @@
-//! The TMM constants and the coherence formula: the only home of either.
+//! The TMM constants and the coherence formula. They are defined only here.
 //!
-//! Seed: `tmm-crosscheck`, "TMM Constants" and invariants 1, 2 and 6. No configuration, parameter,
-//! environment variable or control message reaches them: they are constants and [`coherence`] takes none.
+//! Seed: `tmm-crosscheck`, "TMM Constants" and invariants 1, 2 and 6. No configuration, parameter, environment variable
+//! or control message can change the constants, and [`coherence`] does not take them as arguments.
 
 /// Φ, the weight of resonant value (dimensionless).
 pub const PHI: f64 = 0.042;

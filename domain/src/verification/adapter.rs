@@ -1,12 +1,12 @@
 //! Adapters: declarative descriptions of how a live source is queried by HTTP and how its answer is read.
 //!
-//! Source: RFC-0002, Part II: "Oracle Definition" (APIs), "Oracle Integrity Requirements" and "Failure Modes" (poisoning). A
-//! live source is registered like any other; its adapter says where it is asked about one thing, what proves that the answer is
-//! its own and of now, and how that becomes values of the ontology, by the same normalization that ingested records go
-//! through.
+//! Source: RFC-0002, Part II: "Oracle Definition" (APIs), "Oracle Integrity Requirements" and "Failure Modes" (poisoning).
+//! A live source is registered like any other source. Its adapter defines the URL of a query about one entity, the proof
+//! that an answer is authentic and current, and the conversion to values of the ontology. The conversion uses the same
+//! normalization as ingested records.
 //!
-//! Nothing fails open: an answer that does not say of which thing it speaks, that does not prove what the adapter wants
-//! proved, or that does not have the form agreed on is refused as a whole.
+//! Nothing fails open: an answer is rejected as a whole if it does not name its entity, lacks a required proof, or has
+//! another form than the adapter defines.
 
 mod error;
 mod places;
@@ -34,11 +34,11 @@ use utoipa::ToSchema;
 
 const DAY_S: u64 = 86_400;
 
-/// The longest endpoint, as it stands in the document and with values in it, in bytes.
+/// The maximum length of an endpoint, in the document and with inserted values, in bytes.
 pub const ENDPOINT_MAX_BYTES: usize = 2048;
-/// An answer is kept at most so long, in seconds: a year.
+/// The maximum of `keep_seconds`, in seconds: a year.
 pub const KEEP_MAX_S: u64 = 366 * DAY_S;
-/// So long an answer may take at most from its issue to its use, in seconds: a year.
+/// The maximum of `max_issue_age_seconds`, in seconds: a year.
 pub const ISSUE_AGE_MAX_S: u64 = 366 * DAY_S;
 
 /// An adapter document: how a live source is queried and how its answer is read.

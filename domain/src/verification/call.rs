@@ -1,4 +1,4 @@
-//! What came of asking one oracle.
+//! The call of one oracle, and its result.
 
 use super::candidate::Candidate;
 use crate::ground::source::OracleTier;
@@ -7,122 +7,123 @@ use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
-/// One oracle of the workflow, and what came of asking it; of several attempts the last.
+/// The call of one oracle of the workflow. After several attempts, the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
-    /// How far it is trusted, as registered.
+    /// The registered tier.
     pub oracle_tier: OracleTier,
-    /// The axes that it was asked for, by their paths; of those it has.
+    /// The paths of the requested axes that the oracle provides.
     pub axes: Vec<String>,
-    /// When it was asked.
+    /// The time of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<Timestamp>,
-    /// When it answered, in whatever way; nothing where it did not.
+    /// The time of the answer, of any kind; `None` if none arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// How long that took, or the waiting for it, in milliseconds.
+    /// The time until the answer, or until the wait for it ended, in milliseconds.
     pub latency_ms: u64,
-    /// Whether the answer comes from a cache in which it is still fresh.
+    /// Whether the answer is a cached one that was still fresh.
     #[serde(default)]
     pub cache_hit: bool,
-    /// What came.
+    /// The reply.
     pub reply: Reply,
-    /// The last good answer to the same question that is kept, for `SERVE_STALE`.
+    /// The last accepted answer to the same question, for `SERVE_STALE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Box<Candidate>>,
-    /// What whoever uses it should know: that the source is deprecated.
+    /// Warnings for the user of the answer, for example that the source is deprecated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// What an oracle replied.
+/// The reply of an oracle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Reply {
-    /// It says something of the thing. After the soft timeout that is late; after the hard one it is none.
+    /// The oracle has a record of the entity. The answer is late after the soft timeout, and does not count after the hard
+    /// timeout.
     Answered {
-        /// What.
+        /// The answer.
         candidate: Box<Candidate>,
     },
-    /// It knows nothing of the thing.
+    /// The oracle has no record of the entity.
     NoRecord,
-    /// It knows several things that could be meant.
+    /// The oracle has several matching records.
     Several {
-        /// How many.
+        /// The number of records.
         records: u64,
     },
-    /// It did not answer in time.
+    /// The oracle did not answer in time.
     TimedOut {
-        /// What ended the call.
+        /// The limit that ended the call.
         cut: Cut,
     },
-    /// It could not be asked, or did not answer the question.
+    /// The oracle could not be queried, or did not answer the question.
     Failed {
-        /// In which way.
+        /// The kind of failure.
         failure: Failure,
-        /// In words.
+        /// The cause in words.
         cause: String,
     },
-    /// It failed so often that it is left alone for a while.
+    /// The oracle was not called, because its circuit is open after repeated failures.
     CircuitOpen {
-        /// For so long, in milliseconds; nothing where that is up to an administrator.
+        /// The time until the next attempt, in milliseconds; `None` if an administrator holds the circuit open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
     },
-    /// It answered, and that cannot be trusted.
+    /// The answer was rejected, because it cannot be trusted.
     Refused {
-        /// For what.
+        /// The kind of fault.
         refusal: Refusal,
-        /// In words.
+        /// The cause in words.
         cause: String,
     },
-    /// The decision did not wait for it any longer: it is `unverified`, the registered oracles had answered, and the
-    /// soft timeout had passed.
+    /// The decision did not wait for the oracle: it is `unverified`, the registered oracles had answered, and the soft
+    /// timeout had passed.
     NotAwaited,
-    /// It was not asked: it is not approved, or no more; or it has none of the axes.
+    /// The oracle was not queried: it is not, or no longer, approved, or it provides none of the axes.
     NotAsked {
-        /// Why.
+        /// The cause in words.
         cause: String,
     },
 }
 
-/// What came of asking, without the answer.
+/// The result of a call, without the answer.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, VariantArray, IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum CallOutcome {
-    /// It says something of the thing.
+    /// The oracle has a record of the entity.
     Answered,
-    /// It knows nothing of it.
+    /// The oracle has no record of the entity.
     NoRecord,
-    /// It knows several things that could be meant.
+    /// The oracle has several matching records.
     Several,
-    /// It did not answer in time.
+    /// The oracle did not answer in time.
     TimedOut,
-    /// It could not be asked, or did not answer the question.
+    /// The oracle could not be queried, or did not answer the question.
     Failed,
-    /// It is left alone for a while.
+    /// The oracle was not called, because its circuit is open after repeated failures.
     CircuitOpen,
-    /// It answered, and that cannot be trusted.
+    /// The answer was rejected, because it cannot be trusted.
     Refused,
-    /// The decision did not wait for it any longer: it is `unverified`, the registered oracles had answered, and the
-    /// soft timeout had passed.
+    /// The decision did not wait for the oracle: it is `unverified`, the registered oracles had answered, and the soft
+    /// timeout had passed.
     NotAwaited,
-    /// It was not asked.
+    /// The oracle was not queried.
     NotAsked,
 }
 
 impl Reply {
-    /// Whether it is an answer that jumps away from what its source has said before.
+    /// Whether this is an answer with a deviation from its source's baseline.
     #[must_use]
     pub fn deviates(&self) -> bool {
         matches!(self, Self::Answered { candidate } if !candidate.deviations.is_empty())
     }
 
-    /// Which it is.
+    /// The outcome of the reply.
     #[must_use]
     pub const fn outcome(&self) -> CallOutcome {
         match self {
@@ -139,7 +140,7 @@ impl Reply {
     }
 }
 
-/// What ended a call without an answer.
+/// The limit that ended a call without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cut {
@@ -149,19 +150,19 @@ pub enum Cut {
     Budget,
 }
 
-/// How a call failed.
+/// The kind of failure of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Failure {
-    /// It is unreachable, or out of order (a status of 500 and above).
+    /// The oracle is unreachable, or reports a server error (status 500 and above).
     Unavailable,
-    /// It will not answer such a question (a status of 400 to 499), or cannot be asked it: one that knows the present alone is not
-    /// asked about the past.
+    /// The oracle rejects the question (status 400 to 499), or cannot answer it: an adapter that only covers the present is
+    /// not queried about the past.
     Rejected,
-    /// Its current release has the record, and the ingestion rejected it.
+    /// The current release of the source contains the record, but the ingestion rejected it.
     RecordRejected,
-    /// Something is wrong on this side.
+    /// The daemon has an internal error.
     Internal,
 }
 
@@ -170,12 +171,12 @@ pub enum Failure {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Refusal {
-    /// Its signature is missing or does not hold.
+    /// The signature is missing or invalid.
     Signature,
-    /// It was given before.
+    /// The answer was given before.
     Replay,
-    /// It speaks of another thing, or for another oracle.
+    /// The answer is about another entity, or from another oracle.
     Identity,
-    /// It is not of the form agreed on.
+    /// The answer does not have the form that the adapter defines.
     Schema,
 }

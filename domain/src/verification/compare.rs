@@ -1,11 +1,11 @@
-//! When two values are the same, and how far apart they are otherwise.
+//! Comparison of two values: whether they agree, and how much they differ.
 
 use crate::base::decimal::{Decimal, Rounding};
 use crate::ground::axis::Axis;
 use crate::ground::value::Typed;
 
-/// Whether two values of `axis` are the same: numbers after the axis's precision or within its relative tolerance,
-/// everything else as it stands.
+/// Whether two values of `axis` agree. Numbers agree if they are equal after rounding to the axis's precision, or within
+/// its relative tolerance. Other values agree if they are equal.
 pub(super) fn agree(axis: &Axis, one: &Typed, other: &Typed) -> bool {
     if one == other {
         return true;
@@ -19,7 +19,7 @@ pub(super) fn agree(axis: &Axis, one: &Typed, other: &Typed) -> bool {
         || axis.relative_tolerance.as_ref().is_some_and(|part| !exceeds_ratio(a, b, part))
 }
 
-/// How far two numbers are apart, whatever the precision; nothing for other values.
+/// The difference of two numbers, without rounding; `None` for other values.
 pub(super) fn delta(one: &Typed, other: &Typed) -> Option<Decimal> {
     let (Typed::Number(one), Typed::Number(other)) = (one, other) else { return None };
     difference(one, other)

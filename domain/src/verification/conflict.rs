@@ -1,8 +1,8 @@
-//! How the statements on one axis become one value: each conflict between two of them is a step, settled by the strategy for
-//! their tiers (RFC-0002, "Oracle Conflict Decision Procedure").
+//! Resolves the statements on one axis to one value. Each conflict between two of them is a step, which is settled by the
+//! strategy for their tiers (RFC-0002, "Oracle Conflict Decision Procedure").
 //!
-//! What stands first is the most trusted statement. Each of the others is held against what stands, in their order: where it
-//! agrees, it joins; where not, that is a step.
+//! The first standing value is the one of the most trusted statement. Each further statement is compared with the standing
+//! value, in order. If it agrees, it joins; otherwise the conflict is a step.
 
 mod precedence;
 mod strategy;
@@ -19,27 +19,27 @@ use crate::ground::value::Typed;
 use jiff::Timestamp;
 use strategy::{Verdict, apply};
 
-/// What came of the statements on an axis.
+/// The result of the statements on an axis.
 #[derive(Debug)]
 pub(super) struct Resolution<'s, 'a> {
     pub(super) steps: Vec<Step>,
     pub(super) outcome: Outcome<'s, 'a>,
 }
 
-/// How that ended.
+/// The outcome of a resolution.
 #[derive(Debug)]
 pub(super) enum Outcome<'s, 'a> {
-    /// In a value, and who stands behind it.
+    /// A value, with the statements that support it.
     Value(Typed, Vec<&'s Statement<'a>>),
-    /// A person decides.
+    /// A reviewer decides.
     Escalated(Reason),
-    /// Nobody decides.
+    /// The dispute is reported, and not decided.
     Disputed,
-    /// There is none.
+    /// No statement exists.
     Nothing,
 }
 
-/// What stands so far.
+/// The standing value after the steps so far.
 #[derive(Debug, Clone)]
 struct Standing<'s, 'a> {
     value: Typed,
@@ -60,12 +60,12 @@ impl<'s, 'a> Standing<'s, 'a> {
                 || self.members.iter().all(|member| agree(axis, &member.value, &statement.value)))
     }
 
-    /// The highest tier behind it.
+    /// The highest tier of the members.
     fn tier(&self) -> Tier {
         self.members.iter().map(|member| member.tier).max().unwrap_or(Tier::Unverified)
     }
 
-    /// The latest publication date of what stands, at most the time of the question.
+    /// The latest publication date of the members, at most the time of the question.
     fn published_at(&self, inputs: &Inputs) -> Timestamp {
         let times = self.members.iter().map(|member| member.voice.candidate.observed_at.min(inputs.asked_at));
         times.max().unwrap_or(Timestamp::MIN)
@@ -80,7 +80,7 @@ impl<'s, 'a> Standing<'s, 'a> {
     }
 }
 
-/// What the statements of `on_axis` come to.
+/// Resolves the statements of `on_axis`.
 pub(super) fn resolve<'s, 'a>(
     inputs: &Inputs,
     on_axis: &'s OnAxis<'a>,

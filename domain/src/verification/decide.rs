@@ -1,4 +1,4 @@
-//! The decision: which envelope a question gets.
+//! The decision: computes the envelope of a question.
 
 mod assemble;
 pub(super) mod dispute;
@@ -16,25 +16,25 @@ use crate::ground::id::SourceId;
 use dispute::named;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What all axes come to.
+/// The combined result of all axes.
 struct Ruling<'a> {
     /// The gravest kind of the axes.
     kind: EnvelopeKind,
     reasons: BTreeSet<Reason>,
-    /// The axes asked for, by their paths.
+    /// The requested axes, by their paths.
     settled: BTreeMap<&'a str, Settlement<'a>>,
-    /// Their kinds.
+    /// The kinds of the requested axes, by their paths.
     kinds: BTreeMap<&'a str, EnvelopeKind>,
-    /// Oracles in conflict, on any axis that is looked at.
+    /// The oracles in conflict on any compared axis.
     contested: BTreeSet<&'a SourceId>,
-    /// Whose answers are to be had anew, for which axes and why.
+    /// The oracles to query again, with the axes and the reasons.
     reverify: BTreeMap<&'a SourceId, (BTreeSet<String>, BTreeSet<Reason>)>,
-    /// Registered oracles that were needed and have nothing to show.
+    /// The registered oracles whose answers are needed and missing.
     missing: Vec<&'a Absent<'a>>,
 }
 
-/// Whether oracles have anything to do with the question of `inputs`: where nothing is verified, where it is not said which
-/// thing is meant, and while the decision is left for later, they are not asked.
+/// Whether the oracles are queried for the question of `inputs`. They are not if nothing is verified, if the question does
+/// not identify one entity, or while the decision is deferred.
 #[must_use]
 pub fn is_put_to_oracles(inputs: &Inputs) -> bool {
     let is_later = match inputs.workflow.authority_latency.enforcement_mode {
@@ -45,7 +45,7 @@ pub fn is_put_to_oracles(inputs: &Inputs) -> bool {
     !is_later && inputs.unfixed().is_empty()
 }
 
-/// The envelope that the question of `inputs` gets. The same inputs give the same envelope, to the byte.
+/// Decides the question of `inputs`. The same inputs give the same envelope, byte for byte.
 #[must_use]
 pub fn decide(inputs: &Inputs) -> Envelope {
     let mode = inputs.workflow.authority_latency.enforcement_mode;
@@ -79,7 +79,7 @@ pub(super) fn without_review(inputs: &Inputs) -> Envelope {
 }
 
 impl<'a> Ruling<'a> {
-    /// The ruling over a question that no oracle has to do with.
+    /// The ruling over a question for which no oracle is queried.
     fn bare(kind: EnvelopeKind, reason: Reason) -> Self {
         Self {
             kind,
@@ -111,10 +111,10 @@ impl<'a> Ruling<'a> {
             let open = |path: &String| {
                 ruling.settled.get(path.as_str()).is_some_and(|settlement| !settlement.is_by_a_person())
             };
-            // whoever was asked for nothing in particular may have had everything to say
+            // an empty list means that the oracle may have a value for any axis
             absent.call.axes.is_empty() || absent.call.axes.iter().any(open)
         };
-        // what people have decided needs nobody
+        // if people have decided all axes, no oracle is needed
         let missing = hearing.absent.iter().filter(|_| !ruling.is_by_people(inputs));
         ruling.missing = missing.filter(is_needed).collect();
         ruling.lay_to_the_missing();
@@ -122,7 +122,7 @@ impl<'a> Ruling<'a> {
         ruling
     }
 
-    /// The oracles that are in conflict, on any axis that is looked at.
+    /// The oracles in conflict on any compared axis.
     fn in_conflict(&self, inputs: &'a Inputs, hearing: &'a Hearing<'a>) -> BTreeSet<&'a SourceId> {
         let asked = self.settled.values().flat_map(|settlement| settlement.contested_by.iter().copied());
         let beside = inputs.axes.iter().filter(|(path, _)| !self.settled.contains_key(path.as_str()));
@@ -130,7 +130,7 @@ impl<'a> Ruling<'a> {
         asked.chain(beside).collect()
     }
 
-    /// Where a conflict takes all that its oracles say with it, marks the axes on which they say something.
+    /// If a conflict affects all values of its oracles, marks the axes on which these oracles have a value.
     fn spread(&mut self, inputs: &'a Inputs, hearing: &'a Hearing<'a>) {
         let again = is_to_be_asked_again(inputs);
         let reason = match inputs.workflow.conflict_resolution.scope.granularity {
@@ -148,8 +148,8 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// Notes whom to ask once more: oracles in conflict for all their axes, where the workflow says so; and whoever gave what
-    /// has expired.
+    /// Records the oracles to query again: oracles in conflict, for all their axes, if the workflow requires it; and
+    /// oracles whose value has expired.
     fn ask_again(&mut self, inputs: &'a Inputs) {
         for oracle_id in self.contested.iter().filter(|_| is_to_be_asked_again(inputs)) {
             let axes = inputs.calls.get(*oracle_id).map(|call| call.axes.iter().cloned().collect());
@@ -165,8 +165,8 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// Lays axes on which nobody trusted has a value to those who were asked for them and did not answer: what they would have
-    /// said is not known.
+    /// Attributes axes without a trusted value to the oracles that were asked for them and did not answer, because their
+    /// values are unknown.
     fn lay_to_the_missing(&mut self) {
         for (path, settlement) in &mut self.settled {
             if !settlement.reasons.iter().any(|reason| reason.is_of_all_answers()) {
@@ -199,9 +199,9 @@ impl<'a> Ruling<'a> {
         self.sum_up();
     }
 
-    /// Decides the kind of one axis, and adds the reason to those of its settlement. The order of precedence: a
-    /// reviewer's decision, an identity that is not fixed, a decision that a reviewer must take, reasons that close the
-    /// question in any case, late or missing answers, and an axis that is not settled.
+    /// Decides the kind of one axis, and returns the reason to add to its settlement. The order of precedence: a reviewer's
+    /// decision, an entity that is not identified, a decision that a reviewer must make, reasons that block the axis in any
+    /// case, late or missing answers, and an axis that is not settled.
     fn rule_on(
         &self,
         inputs: &Inputs,
@@ -252,7 +252,7 @@ impl<'a> Ruling<'a> {
         (kind, None)
     }
 
-    /// The same where a person would have to decide, and no further question is put before one.
+    /// The same ruling if no further review can be opened: the axes for a reviewer are blocked.
     fn without_room(mut self) -> Self {
         for (path, kind) in &mut self.kinds {
             let Some(settlement) = self.settled.get_mut(path).filter(|_| *kind == EnvelopeKind::HumanReview)
@@ -267,7 +267,7 @@ impl<'a> Ruling<'a> {
         self
     }
 
-    /// The kind and the reasons of the envelope.
+    /// Computes the kind and the reasons of the envelope.
     fn sum_up(&mut self) {
         self.kind = self.kinds.values().copied().max().unwrap_or(EnvelopeKind::Blocked);
         self.reasons =
@@ -279,7 +279,7 @@ impl<'a> Ruling<'a> {
         self.kinds.get(path).copied().unwrap_or(self.kind)
     }
 
-    /// Whether people have decided all that is asked, whatever oracles say.
+    /// Whether people have decided all requested axes.
     fn is_by_people(&self, inputs: &Inputs) -> bool {
         self.settled.len() == inputs.question.axes.len()
             && self.settled.values().all(Settlement::is_by_a_person)
@@ -304,7 +304,7 @@ const fn standing_of(kind: EnvelopeKind) -> Standing {
     }
 }
 
-/// Whether the caller has waited longer than the decision may take, or would have had to for one that is missing so.
+/// Whether a waiting caller has waited longer than the budget, or the budget ended the call of a missing oracle.
 fn is_over_budget(inputs: &Inputs, missing: &BTreeSet<Absence>) -> bool {
     let authority = &inputs.workflow.authority_latency;
     let waits = authority.enforcement_mode == EnforcementMode::Inline && inputs.stage == Stage::First;

@@ -1,5 +1,5 @@
-//! Deviations: values that jump away from what their source said before. Who is trusted can be broken into, too (RFC-0002,
-//! "Failure Modes": poisoning).
+//! Deviations: values that differ from their source's baseline by more than the workflow allows. A trusted source can be
+//! compromised, too (RFC-0002, "Failure Modes": poisoning).
 
 use super::call::Reply;
 use super::candidate::Candidate;
@@ -15,8 +15,8 @@ use crate::ground::id::SourceId;
 use crate::ground::value::Typed;
 use std::collections::BTreeMap;
 
-/// The axes on which `candidate` says something that lies further from its `baseline` than the workflow allows, each with the
-/// reason in words, for whoever reviews it.
+/// The axes on which `candidate` differs from its `baseline` by more than the workflow allows, each with the reason in
+/// words for the reviewer.
 #[must_use]
 pub fn deviations(
     workflow: &Workflow,
@@ -31,14 +31,14 @@ pub fn deviations(
         let rule = limit.broken(&was.typed(axis).ok()?, &now.value.typed(axis).ok()?)?;
         let of = before.source_version.map_or_else(String::new, |version| format!(" in {version}"));
         let is = &now.value;
-        Some((path.clone(), format!("it was {was}{of} and is {is}, more than {rule} apart")))
+        Some((path.clone(), format!("it was {was}{of} and is {is}; the difference exceeds {rule}")))
     });
     looked_at.collect()
 }
 
-/// `baselines` after a decision over the present, by its authoritative axes; `None` if nothing changes. Of each source
-/// that answered, and on each axis that was asked for and has a limit, and which sources have settled: what a person
-/// decides says nothing for what sources say beside it.
+/// `baselines` after a decision about the present; `None` if nothing changes. Each source that answered gets new baselines
+/// on the requested axes that are authoritative by sources and have a limit. A person's decision confirms no value of a
+/// source.
 #[must_use]
 pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> Option<Baselines> {
     if !inputs.question.is_about_the_present() {
@@ -57,7 +57,7 @@ pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> 
             let limit = inputs.axes.get(path).and_then(|axis| inputs.workflow.deviation_limit(axis));
             let said = limit.and_then(|_| Baseline::of(candidate, path));
             let known = baselines.get(&outcome.oracle_id).and_then(|known| known.get(path));
-            // the same value of another version is no other baseline: a row need not be written for it
+            // the same value in another version keeps the baseline, so that no row is written for it
             if let Some(said) = said.filter(|said| known.is_none_or(|known| known.stated != said.stated)) {
                 advanced.entry(outcome.oracle_id.clone()).or_default().insert(path.clone(), said);
             }
@@ -66,8 +66,8 @@ pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> 
     (advanced != *baselines).then_some(advanced)
 }
 
-/// Has sources that jump away from what they said `before` held against that, where no decision has told of anything yet: what
-/// they say next is not held against the jump.
+/// Records the values `before` a deviation as baselines of sources that have none yet. The next values are then not
+/// compared with the deviating ones.
 pub fn note(inputs: &Inputs, before: &BTreeMap<SourceId, Candidate>, baselines: &mut Baselines) {
     for (oracle_id, before) in before {
         let Some(Reply::Answered { candidate }) = inputs.calls.get(oracle_id).map(|call| &call.reply) else {
@@ -81,8 +81,8 @@ pub fn note(inputs: &Inputs, before: &BTreeMap<SourceId, Candidate>, baselines: 
     }
 }
 
-/// Has sources held against what they were held against before a review confirmed their jumps, on the axes that `ends` names:
-/// what was decided of these counts no more.
+/// Restores the baselines from before a review confirmed deviations, on the axes for which `ends` is true: that decision no
+/// longer counts.
 pub fn put_back(baselines: &mut Baselines, before: &HeldAgainst, ends: impl Fn(&str) -> bool) {
     for (oracle_id, before) in before {
         let of_source = baselines.entry(oracle_id.clone()).or_default();
@@ -97,7 +97,7 @@ pub fn put_back(baselines: &mut Baselines, before: &HeldAgainst, ends: impl Fn(&
 }
 
 impl Workflow {
-    /// How far a value on `axis` may lie from the one before it.
+    /// The maximum change of a value on `axis`, if the workflow has one.
     #[must_use]
     pub fn deviation_limit(&self, axis: &Axis) -> Option<&DeviationLimit> {
         self.deviation_limits.get(&axis.axis)
@@ -105,7 +105,7 @@ impl Workflow {
 }
 
 impl DeviationLimit {
-    /// The limit that a value that was `was` and is `is` does not keep to, in words.
+    /// The limit that a change from `was` to `is` exceeds, in words.
     fn broken(&self, was: &Typed, is: &Typed) -> Option<String> {
         let change = delta(was, is)?;
         if let Some(most) = self.max_change.as_ref().filter(|most| change > **most) {
@@ -113,7 +113,7 @@ impl DeviationLimit {
         }
         let (Typed::Number(was), Some(part)) = (was, &self.max_change_ratio) else { return None };
         let factor = if *was < Decimal::from(0) { Decimal::from(-1) } else { Decimal::from(1) };
-        // what was 0 has no part that it could change by: anything else is a jump; so is what cannot be computed
+        // each change from 0 exceeds a ratio, and so does a change that cannot be computed
         let allowed = was.checked_mul(&factor).and_then(|size| size.checked_mul(part));
         let is_kept_to = allowed.is_ok_and(|allowed| change <= allowed);
         (!is_kept_to).then(|| format!("{part} of it"))

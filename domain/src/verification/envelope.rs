@@ -13,7 +13,7 @@ use crate::base::digest::Sha256Hex;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use crate::ground::source::OracleTier;
-// utoipa takes whatever is called `Value` for any JSON
+// utoipa maps every type with the name `Value` to arbitrary JSON
 use crate::ground::value::Value as AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -21,26 +21,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
-/// What is told of one question.
+/// The answer to a verification request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Envelope {
-    /// The name of the decision.
+    /// The execution id of the decision.
     pub execution_id: String,
-    /// The gravest kind of its axes.
+    /// The gravest kind of the axes.
     pub kind: EnvelopeKind,
     /// Whether all axes are verified.
     pub status: VerificationStatus,
-    /// By which workflow.
+    /// The workflow.
     pub workflow: WorkflowId,
-    /// The SHA-256 of the workflow as it was then.
+    /// The SHA-256 of the workflow at the time of the decision.
     pub workflow_sha256: Sha256Hex,
-    /// In the words of which ontology.
+    /// The ontology of the axes.
     pub ontology: OntologyRef,
-    /// Which thing it speaks of: the values of identity axes.
+    /// The entity: the values of identity axes.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, AxisValue>,
-    /// As it was when; now where there is none.
+    /// The requested time; absent for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub point_in_time: Option<Timestamp>,
@@ -48,17 +48,17 @@ pub struct Envelope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub known_at: Option<Timestamp>,
-    /// When it was decided.
+    /// The time of the decision.
     pub decided_at: Timestamp,
-    /// Why axes have no value, as stable words for programs; empty if all axes have one.
+    /// The reasons why axes have no value, as stable words for programs; empty if all axes have one.
     pub reasons: BTreeSet<Reason>,
-    /// Each axis that was asked for, by its path.
+    /// The outcome of each requested axis, by its path.
     pub axes: BTreeMap<String, AxisOutcome>,
-    /// What came of each oracle, in the workflow's order.
+    /// The result of each oracle, in the workflow's order.
     pub candidates: Vec<CandidateOutcome>,
-    /// Each conflict between two values, and what became of it.
+    /// The conflicts between two values, and how each was settled.
     pub steps: Vec<Step>,
-    /// What whoever uses it should know.
+    /// Warnings for the user of the answer.
     pub warnings: Vec<String>,
     /// With an axis that is `narrative_only`: the text that must accompany any statement about the entity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,24 +68,24 @@ pub struct Envelope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retry: Option<Retry>,
-    /// With `human_review`: where a person decides. It bears the name of another decision where the same is before a person
-    /// already.
+    /// With `human_review`: the id of the review. It is the execution id of another decision if that one has opened the
+    /// same review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub review_id: Option<String>,
-    /// With `requires_specification`: what is open.
+    /// With `requires_specification`: the identity axes that the question leaves open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unspecified: Vec<String>,
-    /// Oracles that are to be asked for these axes once more before there is a decision.
+    /// The oracles to query again for these axes before a decision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reverify: Vec<Reverification>,
-    /// The SHA-256 of all the inputs.
+    /// The SHA-256 of all inputs of the decision.
     pub inputs_sha256: Sha256Hex,
     /// The SHA-256 of the canonical JSON of all other members.
     pub sha256: Sha256Hex,
 }
 
-/// The kind of an axis or an envelope, in the words of the RFC and the decisions, in the order of gravity.
+/// The kind of an axis or an envelope, in the words of the RFC and the decisions, in ascending order of gravity.
 #[derive(
     Debug,
     Clone,
@@ -106,46 +106,46 @@ pub struct Envelope {
 pub enum EnvelopeKind {
     /// Verified values.
     Authoritative,
-    /// The oracles disagree, and no reviewer decides.
+    /// The oracles disagree. The dispute is reported, and no reviewer decides.
     DisputeSummary,
-    /// Nothing verified: whatever is told is told as such.
+    /// Not verified: a statement about the entity must carry the disclaimer.
     NarrativeOnly,
-    /// Nothing, for now.
+    /// No values for now.
     Blocked,
-    /// The question leaves open what it is about.
+    /// The question does not identify one entity.
     RequiresSpecification,
-    /// Nothing yet: the decision comes later.
+    /// No values yet: the decision is made later.
     Provisional,
-    /// A person decides.
+    /// A reviewer decides.
     HumanReview,
 }
 
 impl EnvelopeKind {
-    /// Whether it is about what the oracles say, so that this is told.
+    /// Whether the oracles' answers are shown.
     pub(super) const fn tells_what_oracles_say(self) -> bool {
         matches!(self, Self::Authoritative | Self::DisputeSummary | Self::HumanReview)
     }
 }
 
-/// Whether an envelope's values are verified.
+/// Whether all axes of an envelope are verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerificationStatus {
-    /// They are.
+    /// All axes are verified.
     Verified,
-    /// There are none.
+    /// At least one axis is not verified.
     Unverified,
 }
 
-/// How one axis stands.
+/// The outcome of one axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisOutcome {
-    /// Its kind.
+    /// The kind of the axis.
     pub kind: EnvelopeKind,
-    /// How it stands; with `narrative_only`, `provisional` and `requires_specification` it is `unsettled`.
+    /// The standing of the axis; `unsettled` with `narrative_only`, `blocked`, `provisional` and `requires_specification`.
     pub standing: Standing,
-    /// Its value, if its kind is `authoritative`.
+    /// The value, if the kind is `authoritative`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub value: Option<AxisValue>,
@@ -153,15 +153,15 @@ pub struct AxisOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub unit: Option<String>,
-    /// By which definition it was measured, where that is not the axis's own.
+    /// The definition by which the value was measured, if it is not the axis's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub definition: Option<String>,
-    /// What the value rests on.
+    /// The basis of the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub basis: Option<Basis>,
-    /// Who stands behind the value, the most trusted first.
+    /// The sources of the value, the most trusted first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
     /// The greatest difference between two registered oracles with the same definition, if the axis shows their
@@ -169,59 +169,59 @@ pub struct AxisOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub delta: Option<Decimal>,
-    /// Why it is not settled.
+    /// The reasons why the axis is not settled.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub reasons: BTreeSet<Reason>,
 }
 
-/// Who stands behind a value.
+/// A source of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
-    /// The verification.
+    /// The verification record.
     pub record: OracleVerificationRecord,
-    /// As of when the value holds; for what was kept, that of the original answer.
+    /// The time as of which the value holds; for a cached answer, that of the original answer.
     pub observed_at: Timestamp,
-    /// Whether it is what was kept, in the place of an answer that did not come.
+    /// Whether a cached answer replaced a missing one.
     pub stale: bool,
 }
 
-/// What came of one oracle.
+/// The result of one oracle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateOutcome {
-    /// Which.
+    /// The oracle.
     pub oracle_id: SourceId,
-    /// What came of it; an answer that is late beyond its hard timeout has `timed_out`, one that is no good is `refused`.
+    /// The outcome of the call. An answer after the hard timeout is `timed_out`, and an invalid one is `refused`.
     pub outcome: CallOutcome,
-    /// Its tier as registered.
+    /// The registered tier of the oracle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub registered_tier: Option<OracleTier>,
-    /// The tier at which its answer counts, the lowest on the requested axes; `None` if it does not count at all.
+    /// The tier at which the answer counts, the lowest on the requested axes; absent if it does not count at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tier: Option<Tier>,
-    /// Its values, on axes that show the oracles' answers.
+    /// The values, on axes that show the oracles' answers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Stated>,
-    /// Axes asked for on which that jumps away from what it said before, each with what it said and by how much more than it may,
-    /// in words; where the envelope is about what it says.
+    /// The requested axes whose value deviates from the oracle's baseline, each with the baseline and the exceeded limit in
+    /// words; on axes that show the oracles' answers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deviations: BTreeMap<String, String>,
-    /// Its verification.
+    /// The verification record of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub record: Option<OracleVerificationRecord>,
-    /// As of when it holds.
+    /// The time as of which the answer holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub observed_at: Option<Timestamp>,
-    /// Whether it is what was kept, in the place of an answer that did not come.
+    /// Whether a cached answer replaced a missing one.
     pub stale: bool,
-    /// Whether it disagrees with another registered one, on any axis that is looked at.
+    /// Whether the oracle disagrees with another registered one on any compared axis.
     pub contested: bool,
-    /// Whether it took longer than its soft timeout.
+    /// Whether the oracle took longer than the soft timeout.
     pub late: bool,
     /// How long the oracle took, in milliseconds.
     pub latency_ms: u64,
@@ -231,43 +231,43 @@ pub struct CandidateOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// After so long, in milliseconds; nothing where that does not help by itself.
+    /// The delay before a retry, in milliseconds; null if a retry alone does not help.
     #[schema(required)]
     pub after_ms: Option<u64>,
-    /// Because of these oracles.
+    /// The oracles that caused the retry.
     pub oracles: Vec<SourceId>,
-    /// What has to happen, in words that name whom it is about and say after how long.
+    /// The required action, in words that name the oracles and the delay.
     pub advice: String,
 }
 
-/// An oracle that is to be asked once more.
+/// An oracle to query again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reverification {
-    /// Which.
+    /// The oracle.
     pub oracle_id: SourceId,
-    /// For these axes, by their paths.
+    /// The paths of the axes.
     pub axes: BTreeSet<String>,
-    /// Why.
+    /// The reasons.
     pub reasons: BTreeSet<Reason>,
 }
 
 impl Envelope {
-    /// Its canonical JSON (RFC 8785): the same bytes wherever it is the same envelope.
+    /// The canonical JSON (RFC 8785): equal envelopes give equal bytes.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        // a `Value` keeps the members of objects in their order, and there are no fractions
+        // this is canonical, because a `Value` sorts the members of objects, and no number has a fraction
         let value = serde_json::to_value(self).expect("an envelope is plain data with text for keys");
         value.to_string().into_bytes()
     }
 
-    /// The same envelope under its digest.
+    /// The same envelope with its digest.
     pub(super) fn sealed(mut self) -> Self {
         self.sha256 = self.digest();
         self
     }
 
-    /// Whether its digest is its own.
+    /// Whether the digest matches the content.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.sha256 == self.digest()

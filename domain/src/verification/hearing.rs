@@ -1,4 +1,4 @@
-//! What came of asking: who has something to say, and who is missing.
+//! Collects the answers of the oracles, and the oracles that are missing.
 
 use super::call::{Call, CallOutcome, Cut, Failure, Refusal, Reply};
 use super::candidate::Candidate;
@@ -14,33 +14,33 @@ use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
 
-/// All answers, in the workflow's order. An untrusted oracle adds only its answer: no decision depends on it.
+/// The collected answers, in the workflow's order. An untrusted oracle adds only its answer: no decision depends on it.
 #[derive(Debug, Default)]
 pub(super) struct Hearing<'a> {
     pub(super) voices: Vec<Voice<'a>>,
-    /// Every oracle, and what came of it.
+    /// Each oracle, with the outcome of its call.
     pub(super) outcomes: Vec<(&'a SourceId, CallOutcome)>,
-    /// Registered oracles that were to answer and have nothing to show.
+    /// The registered oracles without a usable answer.
     pub(super) absent: Vec<Absent<'a>>,
-    /// Registered oracles that know several things that could be meant.
+    /// The registered oracles with several matching records.
     pub(super) ambiguous: Vec<&'a SourceId>,
     pub(super) warnings: Vec<String>,
 }
 
-/// An oracle whose answer can be looked at.
+/// An oracle with a usable answer.
 #[derive(Debug)]
 pub(super) struct Voice<'a> {
     pub(super) oracle_id: &'a SourceId,
-    /// The axes that it was asked for: of others nothing is believed that it says.
+    /// The axes that the oracle was asked for. Its values on other axes are ignored.
     pub(super) asked: &'a [String],
     pub(super) candidate: &'a Candidate,
-    /// As registered; one lower where the answer can be neither versioned nor hashed.
+    /// The registered tier; one lower if the answer has neither a version nor a hash.
     pub(super) tier: Tier,
-    /// Whether it is what was kept of the oracle, in the place of an answer that did not come.
+    /// Whether a cached answer replaced a missing one.
     pub(super) is_kept: bool,
 }
 
-/// A registered oracle that has nothing to show.
+/// A registered oracle without a usable answer.
 #[derive(Debug)]
 pub(super) struct Absent<'a> {
     pub(super) oracle_id: &'a SourceId,
@@ -48,19 +48,19 @@ pub(super) struct Absent<'a> {
     pub(super) absence: Absence,
 }
 
-/// Why an oracle has nothing to show.
+/// Why an oracle has no usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Absence {
-    /// It took too long for this.
+    /// The oracle exceeded this limit.
     TooSlow(Cut),
-    /// It cannot be reached.
+    /// The oracle cannot be reached.
     Unreachable,
-    /// It failed, or what it said cannot be trusted.
+    /// The oracle failed, or its answer cannot be trusted.
     Unusable,
 }
 
 impl Absence {
-    /// For which reason nothing is settled then.
+    /// The reason why an axis is not settled then.
     pub(super) const fn reason(self) -> Reason {
         match self {
             Self::TooSlow(_) | Self::Unreachable => Reason::OracleUnreachable,
@@ -69,7 +69,7 @@ impl Absence {
     }
 }
 
-/// What one call comes to.
+/// The result of one call.
 enum Heard<'a> {
     Voice(&'a Candidate),
     Nothing,
@@ -77,7 +77,7 @@ enum Heard<'a> {
     Missing(Absence, String),
 }
 
-/// What came of the calls of `inputs`.
+/// Collects the results of the calls of `inputs`.
 pub(super) fn hear(inputs: &Inputs) -> Hearing<'_> {
     let mut hearing = Hearing::default();
     for oracle_id in &inputs.workflow.oracles {
@@ -126,7 +126,7 @@ impl<'a> Hearing<'a> {
     }
 }
 
-/// What came of a call; an answer that is no good is none.
+/// The outcome of a call. An answer that cannot be used counts as refused.
 const fn outcome(reply: &Reply, heard: &Heard<'_>) -> CallOutcome {
     match (reply, heard) {
         (_, Heard::Missing(Absence::TooSlow(_), _)) => CallOutcome::TimedOut,
@@ -160,7 +160,7 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
         },
         Reply::NoRecord | Reply::NotAwaited => Heard::Nothing,
         Reply::Several { records } => {
-            warnings.push(format!("{oracle_id}: has {records} records that could be meant"));
+            warnings.push(format!("{oracle_id}: {records} of its records match the question"));
             Heard::Several
         }
         Reply::TimedOut { cut } => {
@@ -186,11 +186,11 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
 }
 
 fn refused(refusal: Refusal, cause: &str) -> String {
-    format!("its answer is refused ({}): {cause}", refusal.into_str())
+    format!("its answer is rejected ({}): {cause}", refusal.into_str())
 }
 
-/// What is kept of an oracle that is slow or out of reach, where the workflow serves that and it is not too old. An oracle
-/// whose answer cannot be trusted is not covered up by an older one.
+/// The cached answer of a slow or unreachable oracle, if the workflow serves it and it is not too old. It never replaces an
+/// answer that cannot be trusted.
 fn kept<'a>(
     inputs: &Inputs,
     oracle_id: &SourceId,
@@ -207,31 +207,31 @@ fn kept<'a>(
         return None;
     }
     let Some(candidate) = call.kept.as_deref() else {
-        warnings.push(format!("{oracle_id}: nothing is kept of it"));
+        warnings.push(format!("{oracle_id}: no cached answer"));
         return None;
     };
-    // it was looked at when it came
+    // its times are compared with its own arrival
     let came_at = Some(candidate.record.retrieved_at);
     let (observed_at, age_s) = (candidate.observed_at, age_s(candidate.observed_at, inputs.decided_at));
     if let Some((refusal, cause)) = fault(inputs, oracle_id, candidate, came_at) {
-        warnings.push(format!("{oracle_id}: what is kept of it is no good: {}", refused(refusal, &cause)));
+        warnings.push(format!("{oracle_id}: its cached answer is not usable: {}", refused(refusal, &cause)));
         return None;
     }
     let (age, tolerance) = age_and_limit(age_s, tolerance_s);
     if age_s > tolerance_s {
         warnings.push(format!(
-            "{oracle_id}: what is kept of it is as of {observed_at}, {age} old; the workflow tolerates {tolerance}"
+            "{oracle_id}: its cached answer is from {observed_at}, {age} old; the workflow allows {tolerance}"
         ));
         return None;
     }
     warnings.push(format!(
-        "{oracle_id}: its answer as of {observed_at} is used, which is {age} old; the workflow tolerates {tolerance}"
+        "{oracle_id}: its cached answer from {observed_at} is used, {age} old; the workflow allows {tolerance}"
     ));
     Some(candidate)
 }
 
-/// What speaks against an answer that came at `came_at`, whoever hands it in. How long others took does not matter: what lay ahead
-/// when it came does not lie behind since somebody else was slow.
+/// The fault of an answer that arrived at `came_at`, if any. Its times are compared with its arrival: a time in the future
+/// does not become valid because another oracle was slow.
 fn fault(
     inputs: &Inputs,
     oracle_id: &SourceId,
@@ -243,10 +243,10 @@ fn fault(
         return Some((Refusal::Identity, format!("it is {other}'s")));
     }
     if candidate.thing != inputs.question.thing {
-        return Some((Refusal::Identity, "it speaks of another thing than was asked for".into()));
+        return Some((Refusal::Identity, "it is about another entity than the requested one".into()));
     }
     if candidate.record.signature_info.as_ref().is_some_and(|signature| !signature.signature_valid) {
-        return Some((Refusal::Signature, "the signature does not hold".into()));
+        return Some((Refusal::Signature, "the signature is invalid".into()));
     }
     let record = &candidate.record;
     let came_at = came_at.map_or(inputs.decided_at, |came_at| came_at.min(inputs.decided_at));
@@ -256,12 +256,12 @@ fn fault(
     let latest = ingested_at.map_or(latest, |ingested_at| ingested_at.max(latest));
     let times = [candidate.observed_at, record.retrieved_at, record.verified_at];
     if let Some(ahead) = times.into_iter().find(|time| *time > latest) {
-        return Some((Refusal::Schema, format!("{ahead} lies ahead: it would never be old")));
+        return Some((Refusal::Schema, format!("{ahead} is in the future")));
     }
-    // what it says instead is not quoted: it would be told where no values are
+    // the value is not quoted, because warnings are also shown where values are withheld
     let is_none = |(path, axis): &(&String, &Axis)| {
         candidate.values.get(*path).is_some_and(|stated| stated.value.typed(axis).is_err())
     };
     let (path, axis) = inputs.axes.iter().find(is_none)?;
-    Some((Refusal::Schema, format!("what it says on `{path}` is no {}", axis.kind.into_str())))
+    Some((Refusal::Schema, format!("its value of `{path}` is not a {}", axis.kind.into_str())))
 }

@@ -15,50 +15,50 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What goes into [`super::decide`]; the log holds it, so that the decision can be taken again.
+/// The inputs of [`super::decide`]. The log contains them, so that the decision can be computed again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inputs {
-    /// The name of this decision.
+    /// The execution id of the decision.
     pub execution_id: String,
-    /// Whether the caller waits for it.
+    /// Whether the caller waits for the decision.
     pub stage: Stage,
-    /// Whether the oracles have been asked once more already, so that conflicts are settled now.
+    /// Whether the oracles were already queried again, so that conflicts are settled now.
     pub reverified: bool,
-    /// By which workflow.
+    /// The workflow.
     pub workflow: Workflow,
-    /// The identity axes of its ontology: what `where` has to fix.
+    /// The identity axes of the ontology, which `where` must fix.
     pub identity: Vec<String>,
-    /// The axes that are looked at, by the paths asked for, as they stand in the ontology: those of the question, and all of
-    /// the workflow's where a conflict takes more with it than its own axis.
+    /// The compared axes by their requested paths, as the ontology defines them: the axes of the question, and all axes of
+    /// the workflow if a conflict affects more than its own axis.
     pub axes: BTreeMap<String, Axis>,
-    /// What is asked.
+    /// The question.
     pub question: Question,
-    /// What came of asking each oracle. In whatever order they answered, the workflow's is the one that counts.
+    /// The call of each oracle. The order of the answers does not matter: the workflow's order counts.
     pub calls: BTreeMap<SourceId, Call>,
-    /// What people have decided of this thing.
+    /// The reviewers' decisions about this entity.
     pub locks: Vec<HumanLock>,
-    /// What people are to decide of it already.
+    /// The open reviews of this entity.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open_reviews: Vec<OpenReview>,
-    /// Whether so many questions wait for people that none more is put before them.
+    /// Whether the review queue is full, so that no further review is opened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queue_is_full: bool,
-    /// When it was asked.
+    /// The time of the request.
     pub asked_at: Timestamp,
-    /// When it is decided.
+    /// The time of the decision.
     pub decided_at: Timestamp,
-    /// How long the caller has waited by then, in milliseconds.
+    /// How long the caller has waited at the time of the decision, in milliseconds.
     pub elapsed_ms: u64,
 }
 
-/// When a decision is taken.
+/// When a decision is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// While the caller waits.
     First,
-    /// Afterwards, where the workflow says `ASYNC`.
+    /// Later, in the mode `ASYNC`.
     Delayed,
 }
 
@@ -77,7 +77,7 @@ impl Question {
 }
 
 impl Inputs {
-    /// The inputs of a decision of which nothing has come yet: no calls, no locks.
+    /// The inputs of a decision without calls and locks.
     #[must_use]
     pub fn new(
         execution_id: String,
@@ -111,14 +111,14 @@ impl Inputs {
         }
     }
 
-    /// Which paths an oracle that provides `axes_provided` is asked for.
+    /// The paths for which an oracle that provides `axes_provided` is queried.
     #[must_use]
     pub fn paths_for(&self, axes_provided: &[String]) -> Vec<String> {
         let provided = self.axes.iter().filter(|(_, axis)| axes_provided.contains(&axis.axis));
         provided.map(|(path, _)| path.clone()).collect()
     }
 
-    /// The SHA-256 of their canonical JSON.
+    /// The SHA-256 of the canonical JSON.
     #[must_use]
     pub fn digest(&self) -> Sha256Hex {
         digest_of_json(self)
@@ -130,7 +130,7 @@ impl Inputs {
         open.map(String::as_str).collect()
     }
 
-    /// The moment whose state is asked for: answers are as old as they were then.
+    /// The requested time. The age of answers is computed for it.
     #[must_use]
     pub fn as_of(&self) -> Timestamp {
         match self.question.known_at {

@@ -1,4 +1,4 @@
-//! What is kept of a source's answers between decisions.
+//! The state between decisions: cached answers, baselines, open reviews and locks.
 
 use super::candidate::{Candidate, Stated};
 use super::lock::HumanLock;
@@ -11,64 +11,64 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most open reviews of one subject, for its present and for its past each, without those that claims alone opened. A
-/// further dispute joins the latest of them that has all of its axes.
+/// The maximum number of open reviews of one subject, for its present and for its past each, without reviews that only
+/// claims opened. A further dispute joins the latest review that has all of its axes.
 pub const OPEN_MAX: usize = 16;
-/// The most open reviews of one subject that claims alone opened, for its present and for its past each.
+/// The maximum number of open reviews of one subject that only claims opened, for its present and for its past each.
 pub const CLAIMS_OPEN_MAX: usize = 4;
 
-/// The last good answer of a live source about one thing as it is, or as it once was: what `SERVE_STALE` may serve, and what a later
-/// answer may not lie behind. It is the source's, whichever workflow has asked.
+/// The last accepted answer of a live source about one entity, in the present or in the past. `SERVE_STALE` may serve it,
+/// and a later answer must not have an earlier time of issue. All workflows share it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptAnswer {
-    /// The answer, with all axes that the source has said something on; nothing where it will not be served, so that it only
-    /// counts when it was issued.
+    /// The answer, with all axes on which the source has a value; `None` if it is not served, so that only its time of
+    /// issue counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<Candidate>,
-    /// Of which past time it tells; of the present where there is none.
+    /// The past time that the answer is about; `None` for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
-    /// By which adapter it was read.
+    /// The digest of the adapter that read the answer.
     pub adapter_sha256: Sha256Hex,
-    /// When the source issued it, by its own word, where it says so: nothing older is taken from it any more.
+    /// The time of issue in the answer, if it has one. Answers with an earlier time of issue are rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<Timestamp>,
-    /// The number of invalidations of the source when it was asked.
+    /// The number of invalidations of the source at the time of the request.
     pub invalidation_count: u64,
-    /// By which tag it knows what it answered.
+    /// The `ETag` of the answer, for conditional requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
 }
 
 impl KeptAnswer {
-    /// What is left of it for a question about `point_in_time`: of an answer about another time only when it was issued.
+    /// The part that applies to a question about `point_in_time`: of an answer about another time, only its time of issue.
     #[must_use]
     pub fn for_question(self, point_in_time: Option<Timestamp>) -> Self {
         let candidate = self.candidate.filter(|_| self.point_in_time == point_in_time);
         Self { candidate, ..self }
     }
 
-    /// It without the answer itself: when it was issued.
+    /// Removes the answer, and keeps its time of issue.
     #[must_use]
     pub fn unserved(self) -> Self {
         Self { candidate: None, etag: None, ..self }
     }
 }
 
-/// What an answer is kept under: whose it is, of which thing, and whether it tells of the present or of the past. All of the past
-/// has one: whoever asks about another moment each time does not fill the store, and an answer that was issued before the last
-/// one is a replay though it was asked for about another moment.
+/// The key of a cached answer: the source, the entity, and whether it is about the present or the past. All past times
+/// share one key. A caller that varies the time therefore does not fill the store, and an answer that was issued before the
+/// last one is a replay even if it is about another time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KeptKey {
-    /// Whose.
+    /// The source.
     pub oracle_id: SourceId,
-    /// The SHA-256 of the thing, and of whether it is the past.
+    /// The SHA-256 of the entity and of whether the answer is about the past.
     pub about: Sha256Hex,
 }
 
 impl KeptKey {
-    /// The key of what `oracle_id` says of `thing` as of `point_in_time`; now where there is none.
+    /// The key of an answer of `oracle_id` about `thing` at `point_in_time`; `None` for the present.
     #[must_use]
     pub fn of(
         oracle_id: &SourceId,
@@ -80,39 +80,40 @@ impl KeptKey {
     }
 }
 
-/// One thing as one workflow knows it: what people are to decide of it, and what they have decided.
+/// The state of one entity in one workflow: its open reviews, its locks and its baselines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
-    /// The reviews of it that are open, the oldest first.
+    /// The open reviews, the oldest first.
     pub open: Vec<OpenReview>,
-    /// What was decided, one lock an axis; some may have expired.
+    /// The reviewers' decisions, one for each axis; some may have expired.
     pub locks: Vec<HumanLock>,
-    /// What each source has said that nobody doubted, on axes that have a `deviation_limit`.
+    /// The baseline values of each source, on axes that have a `deviation_limit`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub baselines: Baselines,
 }
 
-/// By source, and by the path of an axis.
+/// Baselines by source and by the path of the axis.
 pub type Baselines = BTreeMap<SourceId, BTreeMap<String, Baseline>>;
 
-/// What a source has said on an axis that nobody doubted: what it says next is held against that, whenever it speaks of.
+/// The last undisputed value of a source on an axis. The next value of the source is compared with it, whatever time that
+/// value is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
-    /// What.
+    /// The value.
     pub stated: Stated,
-    /// In which version.
+    /// The version of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_version: Option<String>,
-    /// As of when.
+    /// The time as of which the value holds.
     pub observed_at: Timestamp,
-    /// When it was learned: the end of the run, or the retrieval.
+    /// The time at which the value became known: the end of the run, or the retrieval.
     pub verified_at: Timestamp,
 }
 
 impl Baseline {
-    /// What `candidate` says by `path`.
+    /// The baseline from the value of `candidate` at `path`.
     #[must_use]
     pub fn of(candidate: &Candidate, path: &str) -> Option<Self> {
         Some(Self {
@@ -124,27 +125,27 @@ impl Baseline {
     }
 }
 
-/// A review that nobody has resolved or dismissed yet.
+/// A review that is neither resolved nor dismissed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenReview {
-    /// Which.
+    /// The id of the review.
     pub review_id: String,
-    /// Over which evidence: the same is not put before a person twice.
+    /// The digest of the evidence. A dispute with the same evidence does not open another review.
     pub evidence_hash: Sha256Hex,
-    /// In the words of which ontology.
+    /// The ontology of the axes.
     pub ontology: OntologyRef,
-    /// Which axes it is about, by their paths.
+    /// The paths of the axes.
     pub axes: BTreeSet<String>,
-    /// Whether a claim alone opened it.
+    /// Whether only a claim opened it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_claim: bool,
 }
 
-/// What a subject is known under.
+/// The key of a subject.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SubjectKey {
-    /// In which workflow.
+    /// The workflow.
     pub workflow_id: WorkflowId,
     /// The SHA-256 of the entity and of whether the question is about the present.
     pub about: Sha256Hex,

@@ -1,5 +1,5 @@
-//! Human locks: what a person has decided of one axis of one thing, having seen what the oracles say. A lock is an oracle of
-//! its own tier, above all others, for as long as it is valid.
+//! Human locks: a reviewer's decision on one axis of one entity. While it is valid, a lock counts as an oracle of its own
+//! tier, above all others.
 
 use super::record::OracleVerificationRecord;
 use super::request::Question;
@@ -15,41 +15,41 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One lock.
+/// A reviewer's decision on one axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HumanLock {
     /// The review that it resolves.
     pub review_id: String,
-    /// In which workflow it holds.
+    /// The workflow in which it applies.
     pub workflow_id: WorkflowId,
-    /// In the words of which ontology: in another one the same number may mean something else.
+    /// The ontology of the axis: in another one the same number may have another meaning.
     pub ontology: OntologyRef,
-    /// Of which thing.
+    /// The entity.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, Value>,
-    /// Of its state at which time; of the present one where there is none.
+    /// The time of the state that was decided; `None` for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
     /// The time by which the data was known; `None` for all that is known now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
-    /// On which axis.
+    /// The path of the axis.
     pub axis: String,
-    /// What was decided.
+    /// The decided value.
     pub value: Value,
-    /// By which definition it is meant, where that is not the axis's own.
+    /// The definition of the value, if it is not the axis's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
-    /// By whom.
+    /// The user id of the reviewer.
     pub verifier_id: String,
-    /// Why.
+    /// The reviewer's reason.
     pub reason: String,
-    /// When.
+    /// The time of the decision.
     pub verified_at: Timestamp,
-    /// Until when it holds.
+    /// The time at which it expires.
     pub valid_until: Timestamp,
-    /// The SHA-256 of what the person had before them.
+    /// The SHA-256 of the evidence in the review.
     pub evidence_hash: Sha256Hex,
 }
 
@@ -74,8 +74,8 @@ impl HumanLock {
         is_on_the_present && is_later(question.point_in_time) && is_later(question.known_at)
     }
 
-    /// Whether it is valid at `now`. What the axis allows no value to be older than, no lock is. A lock from after `now` is
-    /// valid: the clock was set back since.
+    /// Whether it is valid at `now`. The maximum age of values on the axis applies to locks, too. A lock with a time after
+    /// `now` is valid, because the clock was set back since.
     pub(super) fn is_valid(&self, axis: &Axis, now: Timestamp) -> bool {
         let too_old = axis.max_ttl_seconds.is_some_and(|limit_s| {
             let limit = SignedDuration::from_secs(i64::try_from(limit_s).unwrap_or(i64::MAX));
@@ -84,7 +84,7 @@ impl HumanLock {
         now < self.valid_until && !too_old
     }
 
-    /// Its verification.
+    /// The verification record of the lock.
     pub(super) fn record(&self) -> OracleVerificationRecord {
         OracleVerificationRecord {
             oracle_id: oracle_id(LOCK_ORACLE_ID),
@@ -103,7 +103,7 @@ impl HumanLock {
     }
 }
 
-/// One of the ids that are not sources'.
+/// A reserved id that no source has.
 pub(super) fn oracle_id(id: &str) -> SourceId {
     id.parse().expect("the constants are ids")
 }

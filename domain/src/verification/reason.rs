@@ -1,10 +1,10 @@
-//! Why an envelope is none with values, each reason in a word.
+//! The reasons for missing values, each as one stable word.
 
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
-/// Why an envelope has no values, or one axis has none.
+/// Why an envelope, or one of its axes, has no value.
 #[derive(
     Debug,
     Clone,
@@ -23,66 +23,66 @@ use utoipa::ToSchema;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Reason {
-    /// The axis is one on which a person decides in any case.
+    /// A reviewer always decides on this axis.
     AlwaysHuman,
-    /// The oracles' values measure different things.
+    /// The values of the oracles have different definitions.
     DefinitionMismatch,
-    /// A value jumps away from what its source said before.
+    /// A value deviates from its source's baseline.
     Deviation,
-    /// Somebody claims another value than an oracle has.
+    /// A claim differs from the value of an oracle.
     OracleVsUser,
-    /// The values differ by more than may be settled without a person.
+    /// The values differ by more than the difference that may be settled without a reviewer.
     DeltaThreshold,
     /// The values differ by more than the ratio that may be settled without a reviewer.
     RatioThreshold,
-    /// Oracles disagree, and a person is to decide that.
+    /// Oracles disagree, and a reviewer must decide.
     RequireHuman,
-    /// Oracles disagree, and none was verified later than the others, or late enough.
+    /// Oracles disagree, and no value is newer than the others or recent enough.
     RecencyUndecided,
     /// Oracles disagree, and the order of tiers contradicts the one for the axis's class.
     PrecedenceUnclear,
-    /// Oracles disagree, and the strategy cannot settle values like these.
+    /// Oracles disagree, and the strategy cannot settle such values.
     StrategyImpossible,
     /// Too many conflicts on one axis.
     CascadeLimit,
-    /// An oracle is in conflict on one axis, which takes all its answers with it.
+    /// An oracle is in conflict on one axis, which invalidates all its answers.
     OracleInvalidated,
-    /// The decision takes longer than it may.
+    /// The decision took longer than its time limit.
     BudgetExceeded,
-    /// Oracles disagree, and nobody is to decide that.
+    /// Oracles disagree, and the dispute is only reported.
     Disputed,
-    /// A person would have to decide, and so many questions wait for people, or over this thing, that none more is put before
-    /// them.
+    /// A reviewer would have to decide, but the review queue, or the number of open reviews of this entity, is at its
+    /// limit.
     QueueFull,
     /// An oracle did not answer in time, could not be reached, or is not called while its circuit is open.
     OracleUnreachable,
-    /// An oracle failed, cannot answer such a question, gave an answer that cannot be trusted, or its current release holds
-    /// the record and it was rejected.
+    /// An oracle failed, cannot answer such a question, or gave an answer that cannot be trusted; or the ingestion of its
+    /// current release rejected the record.
     OracleUnusable,
-    /// An answer is stale, and its source's policy does not let that pass.
+    /// An answer is stale, and its source's policy does not allow that.
     Stale,
-    /// An answer is older than the axis allows, or the answer itself where the axis is state-sensitive.
+    /// A value is older than the axis allows or, if the axis is state-sensitive, than the answer itself allows.
     Expired,
-    /// Oracles disagree, and are to be asked for all their axes once more.
+    /// Oracles disagree, and must be queried again for all their axes.
     Reverification,
-    /// No trusted oracle has a value that counts, and all that were to answer did.
+    /// No trusted oracle has a value that counts, and all expected answers arrived.
     NoValue,
-    /// Only what is unverified, or counts as that, has a value, and all others that were to answer did.
+    /// Only oracles that are unverified, or count as unverified, have a value, and all other expected answers arrived.
     UnverifiedOnly,
     /// Fewer registered oracles have a value than the workflow requires, and all expected answers arrived.
     TooFewSources,
-    /// It is not said which thing is meant.
+    /// The question does not identify one entity.
     ThingNotFixed,
-    /// An oracle knows several things that could be meant.
+    /// An oracle has several matching records.
     SeveralThings,
     /// The workflow verifies nothing.
     NonAuthoritative,
-    /// The decision will be taken later.
+    /// The decision is made later.
     Deferred,
 }
 
 impl Reason {
-    /// Whether a person has to decide.
+    /// Whether a reviewer must decide.
     #[must_use]
     pub const fn is_for_a_person(self) -> bool {
         matches!(
@@ -102,13 +102,13 @@ impl Reason {
         )
     }
 
-    /// Whether it can be said only where all answered that were to.
+    /// Whether the reason requires that all expected answers arrived.
     #[must_use]
     pub const fn is_of_all_answers(self) -> bool {
         matches!(self, Self::NoValue | Self::UnverifiedOnly | Self::TooFewSources)
     }
 
-    /// Whether it closes the question, whatever else there is.
+    /// Whether the reason blocks the axis, whatever other reasons exist.
     #[must_use]
     pub const fn is_closing(self) -> bool {
         matches!(self, Self::Stale | Self::Expired | Self::Reverification)

@@ -1,4 +1,4 @@
-//! Requests: which axes of which thing are to be verified, and what somebody claims of them.
+//! Verification requests: the axes of one entity to verify, and claims about them.
 
 use super::workflow::Workflow;
 use crate::base::blank::is_blank;
@@ -15,29 +15,30 @@ use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use utoipa::ToSchema;
 
-/// The most axes of one request.
+/// The maximum number of axes in one request.
 pub const AXES_MAX: usize = 64;
-/// The longest name of who claims something, in bytes.
+/// The maximum length of `claimed_by`, in bytes.
 pub const CLAIMED_BY_MAX_BYTES: usize = 256;
-/// The longest question, as JSON, in bytes: the log has it with each decision.
+/// The maximum length of a question as JSON, in bytes. The log contains it with each decision.
 pub const QUESTION_MAX_BYTES: usize = 64 << 10;
 
-/// A request as it is made: which axes of which thing are to be verified, and by which workflow.
+/// A verification request: the axes of one entity to verify, and the workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyRequest {
-    /// By which workflow.
+    /// The workflow.
     pub workflow: WorkflowId,
-    /// Which thing: the values of identity axes; numbers are taken as they are written, or not at all.
+    /// The entity: the values of identity axes. A number that JSON would round is rejected; as a string, it keeps all its
+    /// digits.
     #[serde(rename = "where", deserialize_with = "values_as_written")]
     #[schema(value_type = BTreeMap<String, Written>)]
     pub thing: BTreeMap<String, Json>,
-    /// What of it; of a keyed group one value each (`nutrients.protein.amount`).
+    /// The paths of the axes to verify; in a keyed group, the path of one value (`nutrients.protein.amount`).
     pub axes: Vec<String>,
-    /// What somebody claims, by axes that are asked for.
+    /// Claims about requested axes, by their paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claimed: BTreeMap<String, Claimed>,
-    /// As it was then; now where it is left out. A day without a time is its midnight in UTC.
+    /// The requested time; the present if absent. A day without a time means midnight in UTC.
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Moment>)]
     pub point_in_time: Option<Timestamp>,
@@ -47,34 +48,34 @@ pub struct VerifyRequest {
     pub known_at: Option<Timestamp>,
 }
 
-/// A claim as it is made.
+/// A claim about the value of an axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Claimed {
-    /// The value; a number is taken as it is written, or not at all.
+    /// The claimed value. A number that JSON would round is rejected; as a string, it keeps all its digits.
     #[serde(deserialize_with = "as_written")]
     #[schema(value_type = Written)]
     pub value: Json,
-    /// Who says so.
+    /// The claimant.
     pub claimed_by: String,
-    /// Whether they have confirmed it when asked.
+    /// Whether the claimant has confirmed the value when asked.
     #[serde(default)]
     pub confirmed: bool,
 }
 
-/// A request that can be meant: every value is one of its axis.
+/// A validated request: each value is valid for its axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
-    /// Which thing, as far as the request says.
+    /// The entity, as far as the request identifies it.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, Value>,
-    /// What of it, in the order asked for.
+    /// The paths of the requested axes, in the order of the request.
     pub axes: Vec<String>,
-    /// What somebody claims.
+    /// The claims, by the paths of axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claimed: BTreeMap<String, Claim>,
-    /// As it was then; now where there is none.
+    /// The requested time; `None` for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
     /// Use only what the daemon had ingested by this time; all that it knows if absent.
@@ -82,75 +83,75 @@ pub struct Question {
     pub known_at: Option<Timestamp>,
 }
 
-/// A claim that can be meant.
+/// A validated claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// The value.
+    /// The claimed value.
     pub value: Value,
-    /// Who says so.
+    /// The claimant.
     pub claimed_by: String,
-    /// Whether they have confirmed it when asked.
+    /// Whether the claimant has confirmed the value when asked.
     pub confirmed: bool,
 }
 
-/// Why a request cannot be meant.
+/// Why a request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
-    /// It is of another workflow.
+    /// The request is for another workflow.
     #[error("`workflow` is {named}, and not {given}")]
     OtherWorkflow {
-        /// What it names.
+        /// The workflow in the request.
         named: WorkflowId,
-        /// Against which it is read.
+        /// The workflow that validates the request.
         given: WorkflowId,
     },
-    /// No axes are asked for, or too many.
-    #[error("`axes` names {0} axes; 1 to {AXES_MAX} are taken")]
+    /// No axes are requested, or too many.
+    #[error("`axes` names {0} axes; allowed: 1 to {AXES_MAX}")]
     Axes(usize),
-    /// An axis is asked for twice.
+    /// An axis is requested twice.
     #[error("`axes` names `{0}` twice")]
     Twice(String),
-    /// An axis cannot be named there.
+    /// An axis is not allowed in a field.
     #[error("`{field}`: `{axis}` is not allowed; allowed: {allowed}")]
     UnknownAxis {
-        /// Where it is named.
+        /// The field.
         field: &'static str,
-        /// Which one.
+        /// The axis.
         axis: String,
-        /// Those that may be named there.
+        /// The allowed axes.
         allowed: String,
     },
-    /// A group is asked for as a whole.
-    #[error("`axes`: `{0}` is a group; one of its values is asked for, with a key in the place of `*`")]
+    /// A group is requested as a whole.
+    #[error("`axes`: `{0}` is a group; request one of its values, with a key in the place of `*`")]
     Group(String),
-    /// A value is none of its axis.
+    /// A value is not valid for its axis.
     #[error("`{field}.{axis}`: {fault}")]
     Value {
-        /// Where it stands.
+        /// The field.
         field: &'static str,
-        /// On which axis.
+        /// The axis.
         axis: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
-    /// It names a time in the future.
+    /// The request names a time in the future.
     #[error(transparent)]
     Ahead(#[from] TimeAhead),
-    /// It is longer than what is logged of each question.
-    #[error("what is asked has {0} bytes as JSON; at the most {QUESTION_MAX_BYTES}")]
+    /// The question is too long for the log.
+    #[error("the question has {0} bytes as JSON; allowed: at most {QUESTION_MAX_BYTES}")]
     Long(usize),
-    /// It is not said who claims something.
-    #[error("`claimed.{0}.claimed_by` has 1 to {CLAIMED_BY_MAX_BYTES} bytes")]
+    /// A claim has no claimant, or the name of the claimant is too long.
+    #[error("`claimed.{0}.claimed_by` is blank or too long (1 to {CLAIMED_BY_MAX_BYTES} bytes allowed)")]
     Claimant(String),
 }
 
 impl VerifyRequest {
-    /// What it means in `workflow`, over `ontology`, at `now`. A `where` that leaves identity axes out can be meant; it does not
-    /// fix one thing.
+    /// Validates the request in `workflow`, over `ontology`, at `now`. A `where` without some identity axes is valid, but
+    /// does not identify one entity.
     ///
     /// # Errors
-    /// Why it cannot be meant: the field, what is wrong and what is allowed.
+    /// The field, the fault and what is allowed.
     pub fn read(
         &self,
         workflow: &Workflow,
@@ -213,7 +214,7 @@ impl VerifyRequest {
     }
 }
 
-/// Values by name, each as it is written.
+/// Reads values by name, each as it is written.
 pub(super) fn values_as_written<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, Json>, D::Error> {

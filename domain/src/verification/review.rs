@@ -1,4 +1,4 @@
-//! Reviews: what is put before a person, and what they decide.
+//! Reviews: the questions to a reviewer, and their decisions.
 
 mod said;
 
@@ -25,35 +25,36 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The longest reason of a resolution, in bytes.
+/// The maximum length of the reason of a resolution, in bytes.
 pub const REASON_MAX_BYTES: usize = 4096;
-/// The longest validity of a resolution, in seconds.
+/// The maximum validity of a resolution, in seconds.
 pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 
-/// The most open reviews of one workflow. Beyond it, further questions for a reviewer are `blocked`.
+/// The maximum number of open reviews of one workflow. Beyond it, further questions for a reviewer are `blocked`.
 pub const QUEUE_MAX: u64 = 10_000;
-/// The most open reviews of all workflows.
+/// The maximum number of open reviews of all workflows.
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
-/// The most open reviews of one workflow that callers can open at will ([`Review::is_caller_openable`]). They have a limit of
-/// their own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources about the present.
+/// The maximum number of open reviews of one workflow that callers can open at will ([`Review::is_caller_openable`]). They
+/// have a limit of their own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources about the
+/// present.
 pub const CALLERS_QUEUE_MAX: u64 = 1_000;
-/// The most open reviews of all workflows that callers can open at will.
+/// The maximum number of open reviews of all workflows that callers can open at will.
 pub const CALLERS_QUEUE_TOTAL_MAX: u64 = 5_000;
 
-/// One question that a person has to decide, with everything that they need for that.
+/// A question that a reviewer must decide, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Review {
-    /// Its name: that of the decision that it comes of.
+    /// The id of the review: the execution id of the decision that opened it.
     pub review_id: String,
-    /// In which workflow.
+    /// The workflow.
     pub workflow_id: WorkflowId,
-    /// In the words of which ontology.
+    /// The ontology of the axes.
     pub ontology: OntologyRef,
-    /// Of which thing.
+    /// The entity.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, Value>,
-    /// Of its state at which time; of the present one where there is none.
+    /// The requested time; `None` for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
     /// The time by which the data was known; `None` for all that is known now.
@@ -66,10 +67,10 @@ pub struct Review {
     /// The answer of each oracle, with its provenance. For an oracle that was too slow or not reachable, its last
     /// cached answer.
     pub candidates: BTreeMap<SourceId, Candidate>,
-    /// What somebody claims.
+    /// The claims, by the paths of axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claimed: BTreeMap<String, Claim>,
-    /// Whether a claim alone opened it: the sources settle all of its axes.
+    /// Whether only a claim opened it: the sources settle all of its axes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_claim: bool,
     /// The SHA-256 of the question without its times, of the answers, and of the claims if a claim alone opened the review. A
@@ -77,184 +78,184 @@ pub struct Review {
     pub evidence_hash: Sha256Hex,
     /// The SHA-256 of the envelope.
     pub envelope_sha256: Sha256Hex,
-    /// Since when.
+    /// The time at which it was opened.
     pub opened_at: Timestamp,
 }
 
-/// What a reviewer decides.
+/// A reviewer's decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resolution {
-    /// The value of every axis of the review; numbers are taken as they are written, or not at all.
+    /// The value of each axis of the review. A number that JSON would round is rejected; as a string, it keeps all its
+    /// digits.
     #[serde(deserialize_with = "values_as_written")]
     pub values: BTreeMap<String, Json>,
-    /// By which definitions the values are meant, by their axes; "" is the axis's own. Where the candidates do not all mean
-    /// the same it has to be said.
+    /// The definitions of the values, by axis; "" is the axis's own. Required if the candidates have different definitions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub definitions: BTreeMap<String, String>,
-    /// Whether values are meant that neither a candidate nor a claim says: without this word they are taken for slips.
+    /// Whether a value is intended that no candidate and no claim has. Without it, such a value is rejected as a mistake.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_value: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// For how long it holds, in seconds.
+    /// The validity, in seconds.
     pub valid_for_seconds: u64,
 }
 
-/// A review, and what became of it.
+/// A review, with its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReviewState {
-    /// What was put before a person.
+    /// The review.
     pub review: Review,
-    /// What they decided; nothing where it is open or dismissed.
+    /// The resolution; `None` if the review is open or dismissed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Resolved>,
-    /// Who has taken that back; nothing while it stands, or has expired.
+    /// The revocation of the resolution; `None` while it is valid, or after it has expired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Revoked>,
-    /// Who has closed it without deciding anything; nothing where it is open or resolved.
+    /// The dismissal; `None` if the review is open or resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dismissed: Option<Dismissed>,
 }
 
-/// What a person decided, and who it was.
+/// A resolution, with its reviewer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resolved {
-    /// What.
+    /// The decision.
     pub resolution: Resolution,
-    /// Who.
+    /// The user id of the reviewer.
     pub verifier_id: String,
-    /// When.
+    /// The time of the resolution.
     pub resolved_at: Timestamp,
-    /// What sources were held against before their jumps were confirmed by this.
+    /// The baselines of the sources before this resolution confirmed their deviations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held_against: HeldAgainst,
 }
 
-/// What sources were held against, by source and by the path of an axis; nothing where no decision had told of it before.
+/// Baselines by source and by the path of the axis; `None` if there was no baseline.
 pub type HeldAgainst = BTreeMap<SourceId, BTreeMap<String, Option<Baseline>>>;
 
-/// That a resolution is taken back.
+/// The request to revoke a resolution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Revocation {
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Who has taken a resolution back, and why.
+/// A revocation, with its reviewer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Revoked {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who.
+    /// The user id of the reviewer.
     pub verifier_id: String,
-    /// When.
+    /// The time of the revocation.
     pub revoked_at: Timestamp,
 }
 
-/// That a review is closed, and nothing is decided of it.
+/// The request to close a review without a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dismissal {
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Who has closed a review without deciding anything, and why.
+/// A dismissal, with its reviewer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dismissed {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who.
+    /// The user id of the reviewer.
     pub verifier_id: String,
-    /// When.
+    /// The time of the dismissal.
     pub dismissed_at: Timestamp,
 }
 
-/// Why a resolution is refused.
+/// Why a resolution is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadResolution {
-    /// The ontology is another one than the review's.
-    #[error("the review is about {wanted}, and not about {given}")]
+    /// The ontology is not the review's.
+    #[error("the review has the ontology {wanted}, not {given}")]
     OtherOntology {
-        /// The review's.
+        /// The ontology of the review.
         wanted: OntologyRef,
-        /// Against which it is read.
+        /// The ontology that validates the resolution.
         given: OntologyRef,
     },
     /// The axes are not those of the review.
-    #[error("`values` names {named}; every axis of the review is decided, and no other: {wanted}")]
+    #[error("`values` names {named}; required: all axes of the review and no others: {wanted}")]
     Axes {
-        /// What it names.
+        /// The axes in the resolution.
         named: String,
-        /// What it has to name.
+        /// The axes of the review.
         wanted: String,
     },
-    /// A value is none of its axis.
+    /// A value is not valid for its axis.
     #[error("`values.{axis}`: {fault}")]
     Value {
-        /// Which.
+        /// The axis.
         axis: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
-    /// It does not say by which definition it decides.
+    /// The definition of a value is missing.
     #[error(
-        "`definitions.{axis}` has to say by which definition the value is meant, since not all mean the same; what was said: {said}"
+        "`definitions.{axis}` is missing; add the definition of the value, because the candidates have different ones: {said}"
     )]
     NoDefinition {
-        /// Which axis.
+        /// The axis.
         axis: String,
-        /// By which definitions there are values.
+        /// The definitions of the candidates.
         said: String,
     },
-    /// A definition is of an axis that is not decided.
+    /// A definition is for an axis that the review does not have.
     #[error("`definitions.{axis}`: no axis of the review has that name")]
     OtherDefinition {
-        /// Which.
+        /// The axis.
         axis: String,
     },
     /// A definition is too long.
-    #[error("`definitions.{axis}` has {bytes} bytes; at the most {DEFINITION_MAX_BYTES}")]
+    #[error("`definitions.{axis}` has {bytes} bytes; allowed: at most {DEFINITION_MAX_BYTES}")]
     LongDefinition {
-        /// Of which axis.
+        /// The axis.
         axis: String,
-        /// How long it is, in bytes.
+        /// The length of the definition, in bytes.
         bytes: usize,
     },
-    /// Nobody says the value, and that it is meant so is not said either.
+    /// No candidate and no claim has the value, and `own_value` is not set.
     #[error(
-        "`values.{axis}`: nobody says {value}; what was said: {said}. With `own_value` (`--own-value`) it is taken all the same"
+        "`values.{axis}`: no candidate or claim has {value}; they have: {said}. Set `own_value` (`--own-value`) to use it anyway"
     )]
     NobodySays {
-        /// Of which axis.
+        /// The axis.
         axis: String,
         /// The value, with its definition.
         value: String,
-        /// What was said.
+        /// The values of the candidates and the claim.
         said: String,
     },
-    /// There is no reason, or too long a one.
-    #[error("`reason` has 1 to {REASON_MAX_BYTES} bytes")]
+    /// The reason is blank or too long.
+    #[error("`reason` is blank or too long (1 to {REASON_MAX_BYTES} bytes allowed)")]
     Reason,
-    /// The validity is out of bounds.
+    /// The validity is out of range.
     #[error("`valid_for_seconds` is {seconds}; allowed: 1 to {most} s")]
     Validity {
-        /// What it is.
+        /// The given validity, in seconds.
         seconds: u64,
-        /// What it may be: less where the ontology allows no value to be so old.
+        /// The maximum, in seconds: less if the ontology limits the age of values.
         most: u64,
     },
 }
 
 impl Review {
-    /// What is put before a person over `envelope`, which came of `inputs`; nothing where it is not for a person, or the same
-    /// is before one already.
+    /// The review that `envelope`, decided from `inputs`, opens. `None` if no reviewer must decide, or the same dispute
+    /// already has an open review.
     #[must_use]
     pub fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
         let is_new = envelope.review_id.as_ref() == Some(&envelope.execution_id);
@@ -282,7 +283,7 @@ impl Review {
         })
     }
 
-    /// It among those of its thing that are open.
+    /// The entry of this review among the open reviews of its entity.
     #[must_use]
     pub fn as_open(&self) -> OpenReview {
         OpenReview {
@@ -317,10 +318,10 @@ impl Review {
             && other.axes.keys().all(|axis| self.axes.contains_key(axis))
     }
 
-    /// The locks that `resolution` comes to, one an axis; `verifier_id` decided it at `now`.
+    /// The locks of `resolution`, one for each axis, as decided by `verifier_id` at `now`.
     ///
     /// # Errors
-    /// What is wrong with it, and what is allowed.
+    /// The first fault, and what is allowed.
     pub fn resolve(
         &self,
         ontology: &Ontology,
@@ -380,13 +381,13 @@ impl Review {
 }
 
 impl ReviewState {
-    /// `review` as it is opened: nobody has said anything of it.
+    /// The state of a newly opened review.
     #[must_use]
     pub const fn opened(review: Review) -> Self {
         Self { review, resolved: None, revoked: None, dismissed: None }
     }
 
-    /// Whether it waits for a person.
+    /// Whether the review waits for a reviewer.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.resolved.is_none() && self.dismissed.is_none()
@@ -394,26 +395,26 @@ impl ReviewState {
 }
 
 impl Revocation {
-    /// Whether it can be meant.
+    /// Checks the reason.
     ///
     /// # Errors
-    /// Where it has no reason, or too long a one.
+    /// If the reason is blank or too long.
     pub fn check(&self) -> Result<(), BadResolution> {
         checked(&self.reason).map(drop)
     }
 }
 
 impl Dismissal {
-    /// Its reason, within its bounds.
+    /// The trimmed reason.
     ///
     /// # Errors
-    /// Where it has none, or too long a one.
+    /// If the reason is blank or too long.
     pub fn checked(&self) -> Result<&str, BadResolution> {
         checked(&self.reason)
     }
 }
 
-/// A reason within its bounds.
+/// The trimmed reason, if it is neither blank nor too long.
 fn checked(reason: &str) -> Result<&str, BadResolution> {
     let reason = reason.trim();
     let is_one = !is_blank(reason) && reason.len() <= REASON_MAX_BYTES;

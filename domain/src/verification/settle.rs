@@ -1,4 +1,4 @@
-//! What becomes of one axis: a person's word, the oracles' agreement, a settled conflict, or none of these.
+//! Settles one axis: by a person's decision, by agreement of the oracles, by a settled conflict, or not at all.
 
 use super::compare::agree;
 use super::conflict::{Outcome, resolve};
@@ -18,41 +18,41 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
 
-/// The default of `suspicious_ratio` where values are averaged.
+/// The default of `suspicious_ratio` if values are averaged.
 const SUSPICIOUS_RATIO_OF_AVERAGES: &str = "1.1";
 
-/// How an axis stands.
+/// The standing of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// It has a value.
+    /// The axis has a value.
     Settled,
-    /// A person decides.
+    /// A reviewer decides.
     Escalated,
-    /// Nobody decides.
+    /// The dispute is reported, and not decided.
     Disputed,
-    /// It has no value that may be told.
+    /// The axis has no value that may be returned.
     Unsettled,
 }
 
-/// What a value rests on.
+/// The basis of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// One oracle says so, and no other that is trusted has a value.
+    /// Only one trusted oracle has a value.
     OnlySource,
-    /// All oracles say so.
+    /// All oracles agree.
     Agreement,
-    /// Oracles disagreed, and that was settled: the steps tell how.
+    /// Oracles disagreed, and the conflict was settled; the steps show how.
     Resolution,
-    /// A person decided, having seen what the oracles say.
+    /// A reviewer decided.
     HumanLock,
-    /// Whoever knows it has confirmed it.
+    /// The claimant confirmed the value.
     HumanConfirmation,
 }
 
 impl Basis {
-    /// Whether a person stands behind it, and no oracle.
+    /// Whether the value comes from a person, not from an oracle.
     #[must_use]
     pub const fn is_a_person(self) -> bool {
         matches!(self, Self::HumanLock | Self::HumanConfirmation)
@@ -71,28 +71,28 @@ pub(super) struct Settlement<'a> {
     pub(super) delta: Option<Decimal>,
     pub(super) steps: Vec<Step>,
     pub(super) warnings: Vec<String>,
-    /// Oracles that disagree on it.
+    /// The oracles that disagree on it.
     pub(super) contested_by: Vec<&'a SourceId>,
-    /// Oracles that are to be asked once more for this axis, since what they said has expired.
+    /// The oracles to query again for this axis, because their values have expired.
     pub(super) expired: Vec<&'a SourceId>,
-    /// Oracles whose values are too old, and would be if they were asked once more.
+    /// The oracles whose values are too old, and would still be after another query.
     pub(super) stale: Vec<&'a SourceId>,
 }
 
-/// Who stands behind a value.
+/// The origin of a value.
 #[derive(Debug)]
 pub(super) enum Backing<'a> {
-    /// Nobody.
+    /// The axis has no value.
     Nobody,
     /// These oracles.
     Oracles(Vec<Statement<'a>>),
-    /// A person who decided.
+    /// A reviewer's lock.
     Lock(&'a HumanLock),
-    /// Whoever it is about.
+    /// A confirmed claim.
     Claim(&'a Claim),
 }
 
-/// What becomes of the axis that was asked for by `path`.
+/// Settles the axis that was requested as `path`.
 pub(super) fn settle<'a>(
     inputs: &'a Inputs,
     hearing: &'a Hearing<'a>,
@@ -111,7 +111,7 @@ pub(super) fn settle<'a>(
     }
     let too_old = on_axis.barred_for(Reason::Stale);
     if inputs.reverified {
-        // asking once more has not helped, and would not the next time
+        // another query did not help, so a further one would not help either
         settlement.stale = too_old.chain(on_axis.barred_for(Reason::Expired)).collect();
     } else {
         settlement.expired = on_axis.barred_for(Reason::Expired).collect();
@@ -143,13 +143,13 @@ pub(super) fn settle<'a>(
     settlement
 }
 
-/// Whether conflicts are not settled before the oracles have been asked once more.
+/// Whether the oracles must be queried again before conflicts are settled.
 pub(super) fn is_to_be_asked_again(inputs: &Inputs) -> bool {
     let scope = inputs.workflow.conflict_resolution.scope;
     scope.partial_conflict_behavior == PartialConflict::InvalidateAll && !inputs.reverified
 }
 
-/// Why a person has to decide, whether the oracles agree or not.
+/// The reasons why a reviewer must decide, whether the oracles agree or not.
 fn for_a_person(
     inputs: &Inputs,
     on_axis: &OnAxis<'_>,
@@ -173,7 +173,7 @@ fn for_a_person(
     reasons
 }
 
-/// What speaks against settling a conflict by a strategy.
+/// The reasons against settling a conflict by a strategy.
 fn of_conflict(inputs: &Inputs, on_axis: &OnAxis<'_>, axis: &Axis) -> BTreeSet<Reason> {
     let config = &inputs.workflow.conflict_resolution;
     let mut reasons = on_axis.exceeded(&config.thresholds(axis));
@@ -231,19 +231,19 @@ impl<'a> Settlement<'a> {
         }
     }
 
-    /// Whether a person settles it, so that no oracle is needed.
+    /// Whether a person settles the axis, so that no oracle is needed.
     pub(super) const fn is_by_a_person(&self) -> bool {
         matches!(self.backing, Backing::Lock(_) | Backing::Claim(_))
     }
 
-    /// Removes its value, with everything derived from it, for this reason alone.
+    /// Removes the value with everything derived from it. `reason` becomes the only reason.
     pub(super) fn discard(&mut self, reason: Reason) {
         self.steps.clear();
         self.delta = None;
         self.refuse([reason].into());
     }
 
-    /// Takes its value away for one more reason.
+    /// Removes the value, and adds a reason.
     pub(super) fn add(&mut self, reason: Reason) {
         let mut reasons = std::mem::take(&mut self.reasons);
         reasons.insert(reason);
@@ -264,7 +264,7 @@ impl<'a> Settlement<'a> {
         self.reasons = reasons;
     }
 
-    /// Takes the newest valid lock, if there is one.
+    /// Settles the axis by the newest valid lock, if there is one.
     fn by_lock(&mut self, inputs: &'a Inputs, on_axis: &OnAxis<'_>, path: &str, axis: &Axis) -> bool {
         let locks =
             inputs.locks.iter().filter(|lock| lock.is_about(&inputs.workflow, &inputs.question, path));
@@ -274,7 +274,7 @@ impl<'a> Settlement<'a> {
             if let Some(lock) = locks.max_by_key(newest) {
                 let (at, until) = (lock.verified_at, lock.valid_until);
                 self.warnings.push(format!(
-                    "`{path}`: what uid {} decided on {at} is not valid now (until {until})",
+                    "`{path}`: the decision of uid {} on {at} is no longer valid (until {until})",
                     lock.verifier_id
                 ));
             }
@@ -286,13 +286,13 @@ impl<'a> Settlement<'a> {
             &value,
             path,
             axis,
-            &format!("uid {} has decided otherwise", lock.verifier_id),
+            &format!("uid {} decided on another value", lock.verifier_id),
         );
         self.accept(value, Basis::HumanLock, Backing::Lock(lock));
         true
     }
 
-    /// Takes a confirmed claim on what only whoever claims it can know.
+    /// Settles a self-reported axis by a confirmed claim, if there is one.
     fn by_confirmation(
         &mut self,
         inputs: &Inputs,
@@ -303,23 +303,23 @@ impl<'a> Settlement<'a> {
     ) -> bool {
         let Some(claim) = claim else { return false };
         if axis.class == AxisClass::Measured {
-            self.warnings.push(format!("`{path}`: what {} claims decides nothing", claim.claimed_by));
+            self.warnings.push(format!("`{path}`: the claim of {} has no effect", claim.claimed_by));
             return false;
         }
         if !claim.confirmed {
-            self.warnings.push(format!("`{path}`: {} has not confirmed what they claim", claim.claimed_by));
+            self.warnings.push(format!("`{path}`: {} has not confirmed the claim", claim.claimed_by));
             return false;
         }
         let Ok(value) = claim.value.typed(axis) else { return false };
         if is_always_human(inputs, axis) {
             return false;
         }
-        self.note_others(on_axis, &value, path, axis, &format!("{} has confirmed another", claim.claimed_by));
+        self.note_others(on_axis, &value, path, axis, &format!("{} confirmed another value", claim.claimed_by));
         self.accept(value, Basis::HumanConfirmation, Backing::Claim(claim));
         true
     }
 
-    /// Lets the oracles settle it.
+    /// Settles the axis by the statements of the oracles.
     fn by_oracles(&mut self, inputs: &Inputs, on_axis: &OnAxis<'a>, path: &str, axis: &Axis) {
         let resolution = resolve(inputs, on_axis, path, axis);
         self.steps = resolution.steps;
@@ -345,7 +345,7 @@ impl<'a> Settlement<'a> {
         (self.value, self.basis, self.backing) = (Some(value), Some(basis), backing);
     }
 
-    /// Tells of oracles that say something else than a person does.
+    /// Adds a warning for each oracle with another value than the person's.
     fn note_others(&mut self, on_axis: &OnAxis<'_>, value: &Typed, path: &str, axis: &Axis, why: &str) {
         let others = on_axis.statements.iter().filter(|statement| !agree(axis, &statement.value, value));
         let warnings =

@@ -1,4 +1,4 @@
-//! Who says what on one axis, how far each is trusted there, and whose values are too old.
+//! The statements of the oracles on one axis, the tier at which each counts, and the values that are too old.
 
 use super::compare::{agree, delta, exceeds_factor, exceeds_ratio};
 use super::hearing::{Hearing, Voice};
@@ -14,29 +14,29 @@ use crate::ground::id::SourceId;
 use crate::ground::value::Typed;
 use std::collections::BTreeSet;
 
-/// What an oracle says on one axis.
+/// The value of an oracle on one axis.
 #[derive(Debug, Clone)]
 pub(super) struct Statement<'a> {
     pub(super) voice: &'a Voice<'a>,
     pub(super) value: Typed,
     pub(super) definition: Option<&'a str>,
-    /// The voice's; one lower where the value is stale and its policy says so.
+    /// The tier of the answer; one lower if the value is stale and the policy degrades it.
     pub(super) tier: Tier,
 }
 
-/// What all oracles say on one axis.
+/// The statements of all oracles on one axis.
 #[derive(Debug, Default)]
 pub(super) struct OnAxis<'a> {
-    /// Those that can decide, the most trusted first, then in the workflow's order.
+    /// The statements that count, the most trusted first, then in the workflow's order.
     pub(super) statements: Vec<Statement<'a>>,
-    /// Registered oracles whose values are too old, with the reason.
+    /// The registered oracles whose values are too old, with the reason.
     pub(super) barred: Vec<(&'a SourceId, Reason)>,
-    /// Whether untrusted ones have a value.
+    /// Whether untrusted oracles have a value.
     pub(super) has_unverified: bool,
     pub(super) warnings: Vec<String>,
 }
 
-/// What the voices of `hearing` say on the axis that was asked for by `path`.
+/// Collects the statements of `hearing` on the axis that was requested as `path`.
 pub(super) fn on_axis<'a>(inputs: &Inputs, hearing: &'a Hearing<'a>, path: &str, axis: &Axis) -> OnAxis<'a> {
     let mut found = OnAxis::default();
     for voice in &hearing.voices {
@@ -63,7 +63,7 @@ pub(super) fn on_axis<'a>(inputs: &Inputs, hearing: &'a Hearing<'a>, path: &str,
     found
 }
 
-/// As which tier a value counts; else why it is too old.
+/// The tier at which a value counts, or the reason why it is too old.
 fn standing(
     inputs: &Inputs,
     voice: &Voice<'_>,
@@ -76,12 +76,12 @@ fn standing(
     if let Some(limit_s) = ttl_s(voice, axis).filter(|limit_s| age_s > *limit_s) {
         let (age, limit) = age_and_limit(age_s, limit_s);
         warnings.push(format!(
-            "{id}: `{path}` is as of {observed_at}, {age} old; no value may be older than {limit}"
+            "{id}: `{path}` is from {observed_at}, {age} old; the limit is {limit}"
         ));
         return Err(Reason::Expired);
     }
     let Some(freshness) = voice.candidate.freshness.iter().find(|freshness| freshness.axis == path) else {
-        warnings.push(format!("{id}: nobody has looked how fresh `{path}` is"));
+        warnings.push(format!("{id}: the freshness of `{path}` is not checked"));
         return Err(Reason::Stale);
     };
     if !freshness.stale {
@@ -91,11 +91,11 @@ fn standing(
         let age_s = freshness.age_seconds.unwrap_or(age_s);
         let (age, limit) = age_and_limit(age_s, freshness.max_age_seconds);
         let why = if age_s > freshness.max_age_seconds {
-            format!("{age} old, and its source allows {limit}")
+            format!("{age} old; its source allows {limit}")
         } else {
-            "what its source has said was declared stale since then".to_owned()
+            "its source was marked stale since then".to_owned()
         };
-        warnings.push(format!("{id}: `{path}` as of {observed_at} is stale: {why}"));
+        warnings.push(format!("{id}: `{path}` from {observed_at} is stale: {why}"));
     }
     match freshness.stale_behavior {
         StaleBehavior::ServeStaleSilent | StaleBehavior::ServeStaleWithWarning => Ok(voice.tier),
@@ -104,7 +104,7 @@ fn standing(
     }
 }
 
-/// The tier at which an answer counts: the lowest at which one of its values on the axes asked for does.
+/// The tier at which an answer counts: the lowest tier of its values on the requested axes.
 pub(super) fn counted_tier(inputs: &Inputs, voice: &Voice<'_>) -> Tier {
     let asked = inputs.question.axes.iter().filter(|path| voice.asked.contains(path));
     let said = asked.filter(|path| voice.candidate.values.contains_key(*path));
@@ -113,8 +113,8 @@ pub(super) fn counted_tier(inputs: &Inputs, voice: &Voice<'_>) -> Tier {
     tiers.min().unwrap_or(voice.tier)
 }
 
-/// How old a value may be, whatever policies say: what the ontology allows, and where the axis is state-sensitive what the
-/// answer itself allows, in seconds.
+/// The maximum age of a value, in seconds, whatever the policies: the limit of the ontology and, on a state-sensitive axis,
+/// the answer's own.
 pub(super) fn ttl_s(voice: &Voice<'_>, axis: &Axis) -> Option<u64> {
     let own = voice.candidate.record.ttl_seconds.filter(|_| axis.state_sensitive);
     axis.ttl_s().into_iter().chain(own).min()
@@ -128,18 +128,18 @@ impl Axis {
 }
 
 impl<'a> OnAxis<'a> {
-    /// Whether the registered oracles disagree, be it on what they speak of.
+    /// Whether the registered oracles disagree, on the value or on its definition.
     pub(super) fn is_contested(&self, axis: &Axis) -> bool {
         self.has_other_definitions()
             || self.pairs().any(|(one, other)| !agree(axis, &one.value, &other.value))
     }
 
-    /// Whether their values measure different things.
+    /// Whether their values have different definitions.
     pub(super) fn has_other_definitions(&self) -> bool {
         self.pairs().any(|(one, other)| one.definition != other.definition)
     }
 
-    /// Every pair with different values by one definition.
+    /// The pairs with different values of one definition.
     fn differing(&self) -> impl Iterator<Item = (&Statement<'a>, &Statement<'a>)> {
         let differ = |(one, other): &(&Statement<'a>, &Statement<'a>)| {
             one.definition == other.definition && one.value != other.value
@@ -147,7 +147,7 @@ impl<'a> OnAxis<'a> {
         self.pairs().filter(differ)
     }
 
-    /// The greatest difference between two numbers by one definition; `None` if there is no such pair.
+    /// The greatest difference between two numbers of one definition; `None` if there is no such pair.
     pub(super) fn delta(&self) -> Option<Decimal> {
         self.differing().filter_map(|(one, other)| delta(&one.value, &other.value)).max()
     }
@@ -183,7 +183,7 @@ impl<'a> OnAxis<'a> {
         self.differing().find(is_apart).map(|(one, other)| (one.voice.oracle_id, other.voice.oracle_id))
     }
 
-    /// Every two of them.
+    /// All pairs of statements.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&Statement<'a>, &Statement<'a>)> {
         let statements = &self.statements;
         let behind = move |place: usize| statements.iter().skip(place + 1);
@@ -193,12 +193,12 @@ impl<'a> OnAxis<'a> {
             .flat_map(move |(place, one)| behind(place).map(move |other| (one, other)))
     }
 
-    /// Oracles whose values are too old for this reason.
+    /// The oracles whose values are too old for this reason.
     pub(super) fn barred_for(&self, reason: Reason) -> impl Iterator<Item = &'a SourceId> {
         self.barred.iter().filter(move |(_, other)| *other == reason).map(|(oracle_id, _)| *oracle_id)
     }
 
-    /// Who they are.
+    /// The oracles of the statements.
     pub(super) fn oracles(&self) -> impl Iterator<Item = &'a SourceId> {
         self.statements.iter().map(|statement| statement.voice.oracle_id)
     }

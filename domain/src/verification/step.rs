@@ -1,43 +1,43 @@
-//! One pairwise resolution, as an envelope tells it.
+//! One resolution of two values, as an envelope shows it.
 
 use super::reason::Reason;
 use super::tier::Tier;
 use super::workflow::Strategy;
 use crate::base::decimal::Decimal;
 use crate::ground::id::SourceId;
-// utoipa takes whatever is called `Value` for any JSON
+// utoipa maps every type with the name `Value` to arbitrary JSON
 use crate::ground::value::Value as AxisValue;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
-/// Two values in conflict, and what became of that.
+/// A conflict between two values, and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// On which axis.
+    /// The path of the axis.
     pub axis: String,
-    /// Its number there, from 1.
+    /// The number of the step on the axis, from 1.
     pub number: u32,
-    /// What stood so far.
+    /// The standing side.
     pub standing: Party,
-    /// What it is held against.
+    /// The side that is compared with it.
     pub against: Party,
-    /// How far apart the two are, where they are numbers.
+    /// The difference between both values, if they are numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub delta: Option<Decimal>,
-    /// Whether they are of one tier.
+    /// Whether both sides have the same tier.
     pub relation: Relation,
-    /// How such a conflict is settled.
+    /// The strategy for such a conflict.
     pub strategy: Strategy,
-    /// What became of it.
+    /// The outcome.
     pub outcome: StepOutcome,
-    /// What stands now; nothing where it is not settled.
+    /// The standing value after the step; absent if the conflict is not settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub value: Option<AxisValue>,
-    /// Why it is not settled.
+    /// The reason why the conflict is not settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub reason: Option<Reason>,
@@ -47,39 +47,39 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Party {
-    /// Who says so, or has become part of it.
+    /// The oracles that have the value, or contributed to it.
     pub oracles: Vec<SourceId>,
-    /// What.
+    /// The value.
     pub value: AxisValue,
-    /// The highest tier among them, as it counts here.
+    /// The highest tier of the oracles, as it counts here.
     pub tier: Tier,
 }
 
-/// How the tiers of two sides stand to one another.
+/// How the tiers of two sides compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
-    /// They are the same.
+    /// The tiers are the same.
     SameTier,
-    /// They are not.
+    /// The tiers differ.
     DifferentTier,
 }
 
-/// What became of a conflict.
+/// The outcome of a conflict.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, VariantArray, IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum StepOutcome {
-    /// What stood stands.
+    /// The standing value stays.
     Kept,
-    /// The other one stands.
+    /// The other value replaces the standing one.
     Replaced,
-    /// A mean of both stands.
+    /// The mean of both replaces the standing value.
     Averaged,
-    /// A person decides.
+    /// A reviewer decides.
     Escalated,
-    /// Nobody decides.
+    /// The dispute is reported, and not decided.
     Disputed,
 }

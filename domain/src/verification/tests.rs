@@ -1,6 +1,6 @@
-//! What verification has to do, by subjects.
+//! Tests of verification, by topic.
 
-/// Cases of two oracles, and everything that can be said of them, for all that follows.
+/// Builders of inputs, for all other tests.
 pub(crate) mod support;
 
 mod claims;

@@ -1,11 +1,11 @@
-//! How far an answer is trusted: its source's tier, and above all of them a person who decided.
+//! The trust in an answer: the tier of its source or, above all of them, a reviewer's decision.
 
 use crate::ground::source::OracleTier;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
-/// The trust in one answer; the order is that of trust.
+/// The trust in one answer, in ascending order.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema, IntoStaticStr,
 )]
@@ -20,12 +20,12 @@ pub enum Tier {
     Secondary,
     /// Authoritative for the domain.
     Primary,
-    /// A person has decided, having seen what the others say.
+    /// Decided by a reviewer.
     HumanLock,
 }
 
 impl Tier {
-    /// The tier below it; the lowest stays, and what a person decided is no source's.
+    /// The next lower tier. The lowest tier stays, and so does `HumanLock`, which is not a tier of sources.
     #[must_use]
     pub const fn lower(self) -> Self {
         match self {
@@ -36,7 +36,7 @@ impl Tier {
         }
     }
 
-    /// What it weighs in `weighted_average`: 4, 2 and 1; nothing where it takes no part.
+    /// The weight in `weighted_average`: 4, 2 or 1; `None` if the tier takes no part.
     #[must_use]
     pub const fn weight(self) -> Option<i64> {
         match self {

@@ -179,7 +179,8 @@ impl Default for ConflictScope {
     }
 }
 
-/// What a conflict affects: `axis` is the axis alone, `oracle` all values of the sources, which then go to a reviewer.
+/// The values that a conflict affects: `axis` is the axis alone, `oracle` all values of the sources, which then go to a
+/// reviewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ConflictGranularity)]

@@ -1,9 +1,9 @@
-//! The audit log: entries numbered from 1 without holes, found by number, session, execution, event and time.
+//! The audit log. Entries are numbered from 1 without gaps and are found by number, session, execution, event and time.
 //!
 //! A row holds the entries of several records that fit into one chunk, or of one larger record. The entries are lines of
 //! JSON; the row's key is the number of the first one. sled keeps about 280 bytes in memory for each page of up to 16 rows:
-//! with one row for each record, that memory would exceed the whole cache. The last row is replaced while it grows; an
-//! opening begins a new row.
+//! with one row for each record, that memory would exceed the whole cache. The last row is replaced while it grows. Opening
+//! the store begins a new row.
 //!
 //! A row begins with the latest timestamp of all entries up to its own last one. This value never falls from row to row,
 //! even if the clock is set back. Bisection finds the first row with entries from a given time on, without an index.
@@ -30,37 +30,38 @@ use std::ops::Range;
 use std::path::Path;
 
 const TIME_BYTES: usize = 8;
-/// Entries of a block of the index of events; a row belongs to the block of its first entry.
+/// Entries in a block of the index of events. A row belongs to the block of its first entry.
 const BLOCK_ENTRIES: u64 = 256;
-/// The most rows that a search reads at a time. In between, the database can be reopened after a failed write, or to renew its
-/// snapshot.
+/// Rows that a search reads at a time, at most. Between two such reads, the database can be reopened after a failed write,
+/// or to renew its snapshot.
 const ROWS_AT_ONCE: usize = if cfg!(test) { 2 } else { 256 };
-/// So many bytes of entries are read at a time, or one entry that is longer: a decision's may have megabytes.
+/// Bytes of entries that are read at a time, at most. A longer single entry is read alone: a decision's entry can have
+/// megabytes.
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// One entry as it stands in the log.
+/// One entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Its number.
+    /// The number of the entry.
     pub seq: u64,
-    /// Its JSON, `seq` included, without a line end.
+    /// The entry's JSON with `seq`, without a line end.
     pub json: String,
 }
 
-/// Some of the entries that were asked for.
+/// One page of the result of a log query.
 #[derive(Debug, Clone, Default)]
 pub struct LogPage {
-    /// The entries, the lowest number first: at most 4 MiB, or one that is longer. Can be empty even if `next` is set.
+    /// The entries in ascending order: at most 4 MiB, or one longer entry. Can be empty even if `next` is set.
     pub lines: Vec<LogLine>,
-    /// What asks for the others; nothing where these are the last.
+    /// The query for the next page; `None` on the last page.
     pub next: Option<LogQuery>,
 }
 
 impl Tables {
-    /// The entries that `query` asks for, all at once: for what is known to be little.
+    /// All entries that match `query`. Use this only for results that are known to be small.
     ///
     /// # Errors
-    /// Where the log cannot be read.
+    /// The log cannot be read.
     pub fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
         let LogPage { mut lines, mut next } = self.log_page(query)?;
         while let Some(query) = next {
@@ -71,10 +72,10 @@ impl Tables {
         Ok(lines)
     }
 
-    /// As many of the entries that `query` asks for as are held in memory at a time, the lowest numbers first.
+    /// One page of the entries that match `query`: the lowest numbers first, at most 4 MiB in memory.
     ///
     /// # Errors
-    /// Where the log cannot be read.
+    /// The log cannot be read.
     pub fn log_page(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         if query.newest {
             return self.newest(query);
@@ -119,7 +120,7 @@ impl Tables {
 
 /// The matches of a search from the end so far, the highest number first.
 struct Newest {
-    /// Empty as soon as they exceed a page.
+    /// Cleared as soon as the matches exceed a page.
     lines: Vec<LogLine>,
     found: usize,
     bytes: usize,
@@ -185,7 +186,7 @@ impl Reader<'_> {
         self.numbers(&key(Table::Log, &[]), range, rows::is_first_chunk)
     }
 
-    /// The numbers in `range` that stand behind `prefix` in the keys that are `wanted`.
+    /// The numbers in `range` that follow `prefix` in those keys for which `wanted` returns true.
     fn numbers(
         &self,
         prefix: &[u8],
@@ -204,7 +205,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The first ones that match.
+    /// The first page of matches.
     fn page(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         let mut page = LogPage::default();
         let mut bytes = 0;
@@ -267,7 +268,7 @@ impl Reader<'_> {
         for json in entries.lines() {
             let looked: Looked =
                 serde_json::from_str(json).map_err(|error| corrupt(format!("entry {first_seq}: {error}")))?;
-            // the row at the end of the log may hold entries that are not durable yet
+            // the last row may hold entries that are not durable yet
             if looked.seq <= self.durable_seq && query.matches(&looked) {
                 matching.push(LogLine { seq: looked.seq, json: json.to_owned() });
             }
@@ -275,7 +276,7 @@ impl Reader<'_> {
         Ok(matching)
     }
 
-    /// The number from which on rows can hold what is asked for, by number and time.
+    /// The number of the first row that can match `query` by number and time.
     fn first_row(&self, query: &LogQuery) -> Result<u64, StoreError> {
         let mut low = self.row_with(query.after.saturating_add(1))?;
         let Some(since) = query.since else { return Ok(low) };
@@ -293,7 +294,7 @@ impl Reader<'_> {
         self.row_with(low)
     }
 
-    /// The first number of the row that holds entry `seq`; `seq` itself beyond the end.
+    /// The first number of the row that holds entry `seq`; `seq` itself if it is after the end of the log.
     fn row_with(&self, seq: u64) -> Result<u64, StoreError> {
         if seq > self.durable_seq {
             return Ok(seq);
@@ -331,7 +332,7 @@ fn by_event(kind: &str) -> Vec<u8> {
     key(Table::ByEvent, &[kind.as_bytes(), &[0]])
 }
 
-/// The latest timestamp in the log, in microseconds; the lowest possible for an empty one.
+/// The latest timestamp in the log, in microseconds; `i64::MIN` for an empty log.
 pub(crate) fn latest_time_us(db: &sled::Db, store: &Tables, last_seq: u64) -> Result<i64, StoreError> {
     if last_seq == 0 {
         return Ok(i64::MIN);
@@ -344,7 +345,7 @@ const fn block_of(seq: u64) -> u64 {
     seq - seq % BLOCK_ENTRIES
 }
 
-/// The number with which the last row begins that begins at `seq` or before.
+/// The first number of the last row that begins at or before `seq`.
 pub(crate) fn row_at(db: &sled::Db, dir: &Path, seq: u64) -> Result<Option<u64>, StoreError> {
     let up_to = key(Table::Log, &[&seq.to_be_bytes(), &[u8::MAX]]);
     let last = db.range(key(Table::Log, &[])..=up_to).next_back().transpose();
@@ -356,8 +357,8 @@ fn first_seq_of(key: &[u8]) -> Option<u64> {
     key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// Walks the rows whose first number lies in `range` and hands back the first and last entry they hold; a hole
-/// between two of them is an error.
+/// Walks the rows whose first number is in `range`. Returns the first and the last entry that they hold. A gap between two
+/// rows is an error.
 pub(crate) fn walk(db: &sled::Db, dir: &Path, range: Range<u64>) -> Result<Option<(u64, u64)>, StoreError> {
     let bound = |seq: u64| key(Table::Log, &[&seq.to_be_bytes()]);
     let mut walked: Option<(u64, u64)> = None;

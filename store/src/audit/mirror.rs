@@ -1,8 +1,8 @@
-//! `oracle_log.jsonl`: the log once more, as a file that `tail`, `jq` and log shippers read.
+//! `oracle_log.jsonl`: a copy of the log as a file that `tail`, `jq` and log shippers read.
 //!
-//! Entries are appended behind their commit. The database is the truth: whatever the mirror lacks, because the
-//! daemon was killed between the two or the file could not be written, is copied from there, beginning behind
-//! the last whole line.
+//! Entries are appended after their commit. The database is authoritative. The mirror lacks entries if the daemon was
+//! killed between commit and append, or if the file could not be written. Missing entries are copied from the database,
+//! beginning after the last complete line.
 
 use crate::audit::log::LogQuery;
 use crate::base::engine::Tables;
@@ -14,29 +14,29 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "oracle_log.jsonl";
-/// The end of the file is searched for its last whole line in steps of so many bytes, or more for a longer line.
+/// The search for the last complete line reads the end of the file in steps of this many bytes, or more for a longer line.
 const SEARCH_BYTES: u64 = 64 * 1024;
-/// How each of our lines begins.
+/// The first bytes of each of our lines.
 const LINE_START: &[u8] = b"{\"seq\":";
 
-/// The file, and how far it reaches.
+/// The mirror file and its state.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     path: PathBuf,
     file: File,
-    /// The length up to which the file holds whole lines.
+    /// The length up to the end of the last complete line, in bytes.
     len: u64,
-    /// The last entry in it.
+    /// The number of the last entry in the file.
     pub(crate) last_seq: u64,
     dirty: bool,
-    /// What kept the last append from being written, until one succeeds.
+    /// The error of the last append; `None` after a successful one.
     pub(crate) lag: Option<String>,
 }
 
 impl Mirror {
-    /// Opens the mirror below `dir`. A torn last line is cut off. An empty file continues behind entry
-    /// `mirrored`: the one before it was rotated away. A file with other lines than ours is moved aside, and a whole
-    /// mirror made in its place.
+    /// Opens the mirror in `dir`. A torn last line is cut off. An empty file continues after entry `mirrored`, since the
+    /// previous file was rotated away. A file with lines of another program is moved aside, and a complete mirror replaces
+    /// it.
     pub(crate) fn open(dir: &Path, mirrored: u64) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
@@ -46,10 +46,10 @@ impl Mirror {
         Ok(Self { file, len, last_seq: last.unwrap_or(begin), path, dirty: false, lag: None })
     }
 
-    /// The last line of the file, without its end; none where the file is empty.
+    /// The last line of the file, without its line end; `None` if the file is empty.
     ///
     /// # Errors
-    /// `Io` where the file cannot be read.
+    /// `Io` if the file cannot be read.
     pub(crate) fn last_line(&self) -> Result<Option<Vec<u8>>, StoreError> {
         let io = |source| StoreError::Io { path: self.path.clone(), source };
         let mut line = Vec::new();
@@ -59,7 +59,7 @@ impl Mirror {
             end -= step;
             let mut bytes = vec![0; usize::try_from(step).unwrap_or_default()];
             self.file.read_exact_at(&mut bytes, end).map_err(io)?;
-            // the end of the last line is not one between lines
+            // the line end of the last line separates no two lines
             if line.is_empty() {
                 bytes.pop();
             }
@@ -69,10 +69,10 @@ impl Mirror {
         Ok(line.rsplit(|byte| *byte == b'\n').next().map(<[u8]>::to_vec).filter(|line| !line.is_empty()))
     }
 
-    /// Moves the file aside, whose lines are another store's, and begins an empty one for all entries.
+    /// Moves the file aside, since its lines belong to another store, and creates an empty one that will get all entries.
     ///
     /// # Errors
-    /// `Io` where it cannot be moved.
+    /// `Io` if the file cannot be moved.
     pub(crate) fn move_aside(&mut self) -> Result<(), StoreError> {
         let io = |source| StoreError::Io { path: self.path.clone(), source };
         move_aside(&self.path).map_err(io)?;
@@ -81,7 +81,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// Appends `lines`, which end with entry `last_seq`, and before them whatever is missing.
+    /// Appends `lines`, which end with entry `last_seq`. Missing entries before `first_seq` are copied from the database
+    /// first.
     pub(crate) fn append(&mut self, store: &Tables, lines: &[u8], first_seq: u64, last_seq: u64) {
         let appended = if first_seq == self.last_seq + 1 {
             self.write(lines, last_seq)
@@ -91,7 +92,7 @@ impl Mirror {
         self.note(appended);
     }
 
-    /// Copies whatever is missing up to entry `last_seq` from the database.
+    /// Copies missing entries up to `last_seq` from the database.
     pub(crate) fn repair(&mut self, store: &Tables, last_seq: u64) {
         if self.last_seq < last_seq {
             let repaired = self.catch_up(store, last_seq);
@@ -99,17 +100,17 @@ impl Mirror {
         }
     }
 
-    /// Opens the file by its name anew, as it is to be after a rotation.
+    /// Opens the file by its name again, for use after a rotation.
     pub(crate) fn reopen(&mut self) -> Result<(), StoreError> {
         let io = |source| StoreError::Io { path: self.path.clone(), source };
         move_aside_if_foreign(&self.path).map_err(io)?;
         let (file, len, last) = open_file(&self.path).map_err(io)?;
         if last.is_some_and(|last| last > self.last_seq) {
-            let text = "its last entry has a higher number than the log's; move it away";
+            let text = "its last entry has a higher number than the log's; move the file away";
             return Err(io(io::Error::new(io::ErrorKind::InvalidData, text)));
         }
         if let Err(error) = self.file.sync_data() {
-            tracing::warn!(%error, "the file that oracle_log.jsonl was could not be synced");
+            tracing::warn!(%error, "could not sync the previous oracle_log.jsonl");
         }
         self.file = file;
         self.len = len;
@@ -117,7 +118,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Puts what was written on the disk and hands back the last entry that is there.
+    /// Syncs written entries to the disk and returns the number of the last one.
     pub(crate) fn sync(&mut self) -> io::Result<u64> {
         if self.dirty {
             self.file.sync_data()?;
@@ -130,7 +131,7 @@ impl Mirror {
         match appended {
             Ok(()) if self.lag.is_some() => {
                 self.lag = None;
-                tracing::info!(last_seq = self.last_seq, "oracle_log.jsonl is whole again");
+                tracing::info!(last_seq = self.last_seq, "oracle_log.jsonl is complete again");
             }
             Ok(()) => {}
             Err(error) => {
@@ -145,7 +146,7 @@ impl Mirror {
     fn write(&mut self, lines: &[u8], last_seq: u64) -> io::Result<()> {
         self.dirty = true;
         if let Err(error) = self.file.write_all(lines) {
-            // a piece of a line must not stay: the next one would be glued to it
+            // remove the partial line: the next line would be appended to it
             self.file.set_len(self.len)?;
             return Err(error);
         }
@@ -168,11 +169,11 @@ impl Mirror {
     }
 }
 
-/// Moves a file away that holds whole lines behind the last one of ours: they are somebody's, and not to be cut off.
+/// Moves the file aside if complete lines of another program follow our last line: they must not be cut off.
 fn move_aside_if_foreign(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => {}
-        // opening a pipe, say, would wait for somebody at its other end
+        // opening a named pipe would wait for a process at its other end
         Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
@@ -185,7 +186,8 @@ fn move_aside_if_foreign(path: &Path) -> io::Result<bool> {
     let mut piece = Vec::new();
     while !foreign && rest.by_ref().take(SEARCH_BYTES).read_until(b'\n', &mut piece)? > 0 {
         let ended = piece.ends_with(b"\n");
-        // what begins as ours do and does not end is the torn end of one, however long; else a piece is long enough to tell
+        // text that begins like one of our lines and has no line end is a torn line of any length; other text is foreign if
+        // it has a line end or fills a piece
         torn = torn || piece.starts_with(LINE_START);
         let whole = ended || (piece.len() as u64 == SEARCH_BYTES && !torn);
         // a block that never reached the disk reads as zeros
@@ -203,11 +205,11 @@ fn move_aside(path: &Path) -> io::Result<()> {
     let aside = (1..).map(|n| path.with_extension(format!("jsonl.foreign-{n}"))).find(|name| !name.exists());
     let aside = aside.expect("there are more numbers than files");
     fs::rename(path, &aside)?;
-    tracing::warn!(aside = %aside.display(), "oracle_log.jsonl held lines that are not the log's; it was moved");
+    tracing::warn!(aside = %aside.display(), "moved oracle_log.jsonl aside: it has lines that the log did not write");
     Ok(())
 }
 
-/// Opens the file for appending, cuts off what follows its last whole line, and reads that line's number.
+/// Opens the file for appending, cuts off the bytes after its last complete line, and reads that line's number.
 fn open_file(path: &Path) -> io::Result<(File, u64, Option<u64>)> {
     let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
     let (len, last_seq) = last_line(&file)?;
@@ -218,7 +220,7 @@ fn open_file(path: &Path) -> io::Result<(File, u64, Option<u64>)> {
     Ok((file, len, last_seq))
 }
 
-/// The length up to the end of the last whole line, and that line's number.
+/// The length up to the end of the last complete line, and that line's number.
 fn last_line(file: &File) -> io::Result<(u64, Option<u64>)> {
     #[derive(Deserialize)]
     struct Numbered {
@@ -227,14 +229,14 @@ fn last_line(file: &File) -> io::Result<(u64, Option<u64>)> {
     let mut start = file.metadata()?.len();
     let mut tail = Vec::new();
     loop {
-        // each step as long as all before: a line of megabytes is not put together over and over
+        // each step is as long as all previous ones together, so that a line of megabytes is not copied for each step
         let step = start.min(SEARCH_BYTES.max(tail.len() as u64));
         start -= step;
         let mut bytes = vec![0; usize::try_from(step).expect("a line fits into memory")];
         file.read_exact_at(&mut bytes, start)?;
         bytes.append(&mut tail);
         tail = bytes;
-        // lines that end here, the last first; the first piece is whole only at the start of the file
+        // complete lines, the last one first; the first piece is complete only at the start of the file
         let mut end = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         while end > 0 {
             let line_end = end - 1;
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_whole_line_is_found_behind_any_torn_end() {
+    fn last_line_ignores_a_torn_end() {
         assert_eq!(last_of(b""), (0, None));
         assert_eq!(last_of(b"{\"seq\":1}\n"), (10, Some(1)));
         assert_eq!(last_of(b"{\"seq\":1}\n{\"seq\":2"), (10, Some(1)));
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_longer_than_a_search_step_is_found() {
+    fn last_line_finds_lines_longer_than_a_search_step() {
         let long = format!("{{\"seq\":1}}\n{{\"seq\":2,\"x\":\"{}\"}}\n{{\"seq\":3,", "x".repeat(200_000));
         let whole = long.rfind('\n').expect("a line end") as u64 + 1;
         assert_eq!(last_of(long.as_bytes()), (whole, Some(2)));

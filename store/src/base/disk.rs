@@ -1,4 +1,4 @@
-//! What the file system has to be told beside the files themselves.
+//! File system operations besides reads and writes: directory syncs, reserved space and free space.
 
 use crate::base::error::StoreError;
 use nix::errno::Errno;
@@ -10,37 +10,40 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The database's folder below the state directory.
+/// The database's folder in the state directory.
 pub(crate) const DATABASE_DIR: &str = "store";
-/// The file in that folder that sled appends to, and that has to be synced.
+/// The file in that folder to which sled appends. A commit syncs it.
 pub(crate) const DATABASE_FILE: &str = "db";
-/// Before a write, the database must be able to grow by this, beside what the write itself takes: sled may
-/// rewrite old pages and begin a new segment with it.
+/// Space for the database to grow before each write, in bytes, in addition to the write's own size. sled may use it to
+/// rewrite old pages and to begin a new segment.
 const ROOM_BYTES: u64 = 4 << 20;
-/// sled writes a row up to so many times: as it comes, and again when it puts its pages in order.
+/// sled writes a row up to this many times: at first, and again when it reorganizes its pages.
 const ROOM_PER_BYTE: u64 = 4;
 
-/// Makes the names in `dir` durable.
+/// Syncs the directory `dir`, so that the names in it are durable.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     File::open(dir)
         .and_then(|handle| handle.sync_all())
         .map_err(|source| StoreError::Io { path: dir.to_owned(), source })
 }
 
-/// How far a file may grow on disk space that is set aside for it.
+/// The disk space that is reserved for the growth of a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Room {
-    /// How long the file was when it was last looked at; what is set aside goes if it is cut.
+    /// The file's length at the last check. If the file is shortened, its reserved space is lost.
     len: u64,
-    /// How long it may become.
+    /// The length up to which space is reserved.
     end: u64,
 }
 
 impl Room {
-    /// Makes room for a write of so many bytes to `file`, or says what stands in the way.
+    /// Reserves space for a write of `bytes` bytes to `file`.
+    ///
+    /// # Errors
+    /// The disk or the file size limit leaves too little space.
     pub(crate) fn make(&mut self, file: &File, bytes: u64) -> io::Result<()> {
         let wanted = ROOM_BYTES + ROOM_PER_BYTE * bytes;
-        // twice that, so that it is not asked for at every write; else just enough
+        // reserve twice that, so that not every write has to reserve; on a full disk, reserve just enough
         self.set_aside(file, wanted, 2 * wanted).or_else(|_| self.set_aside(file, wanted, wanted))
     }
 
@@ -57,10 +60,10 @@ impl Room {
         }
         self.end = 0;
         let signed = |bytes: u64| off_t::try_from(bytes).map_err(|_| Errno::EFBIG);
-        // the length stays: sled goes by it
+        // the length must not change: sled uses it
         match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, signed(len)?, signed(taken)?) {
             Ok(()) => self.end = len + taken,
-            // this file system sets nothing aside: sled will find out
+            // this file system cannot reserve space; sled reports a full disk itself
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {}
             Err(error) => return Err(error.into()),
         }
@@ -83,17 +86,17 @@ impl FreeSpace {
     /// The free bytes that oracled may use.
     ///
     /// # Errors
-    /// `Io` where the system does not tell.
+    /// `Io` if the system does not report the free space.
     pub fn bytes(&self) -> Result<u64, StoreError> {
         let found = statvfs(&self.dir)
             .map_err(|errno| StoreError::Io { path: self.dir.clone(), source: errno.into() })?;
         Ok(found.blocks_available().saturating_mul(found.fragment_size()))
     }
 
-    /// Checks that enough space is free to take new work.
+    /// Checks that enough space is free to accept new work.
     ///
     /// # Errors
-    /// `Unavailable` where less is free, `Io` where the system does not tell.
+    /// `Unavailable` if less is free, `Io` if the system does not report the free space.
     pub fn check(&self) -> Result<(), StoreError> {
         let free = self.bytes()?;
         if free >= self.min_bytes {
@@ -107,7 +110,7 @@ impl FreeSpace {
     }
 }
 
-/// A file that takes up what opening a store needs, and is removed when the disk is full as one is opened.
+/// A file that reserves the space for opening a store. It is removed if the disk is full when the store is opened.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     path: PathBuf,
@@ -118,7 +121,7 @@ impl Reserve {
         Self { path: state_dir.join("space_reserve") }
     }
 
-    /// Makes the file large enough for two snapshots of this size.
+    /// Makes the file large enough for two snapshots of `snapshot_bytes`.
     pub(crate) fn keep(&self, snapshot_bytes: u64) -> io::Result<()> {
         let wanted = 2 * (snapshot_bytes + ROOM_BYTES);
         if fs::metadata(&self.path).is_ok_and(|found| found.len() >= wanted) {
@@ -127,13 +130,13 @@ impl Reserve {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
         let len = off_t::try_from(wanted).map_err(|_| Errno::EFBIG)?;
         fallocate(&file, FallocateFlags::empty(), 0, len).map_err(|errno| {
-            // a part would be taken for the whole the next time
+            // the next call would take a partial file for a complete one
             self.release();
             errno.into()
         })
     }
 
-    /// Frees the space; whether there was any.
+    /// Removes the file. Returns whether it existed.
     pub(crate) fn release(&self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }

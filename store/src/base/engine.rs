@@ -1,4 +1,4 @@
-//! sled, opened, closed, reopened and made durable; and [`Tables`], through which everyone reads.
+//! sled: opening, closing, reopening and syncing; and [`Tables`], through which all reads go.
 
 mod database;
 
@@ -20,25 +20,25 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use std::thread;
 use std::time::Duration;
 
-/// The file in it that holds sled's settings and, behind them, their checksum.
+/// The file of sled's settings, in the database's folder. It ends with its checksum.
 const SETTINGS_FILE: &str = "conf";
 
-/// The number of pauses that a reader waits for a renewal of the database.
+/// Pauses for which a reader waits for a renewal of the database, at most.
 const RENEWAL_ATTEMPTS: u32 = 5000;
-/// A renewal waits so often for those who read.
+/// Pauses for which a renewal waits for readers, at most.
 const RENEWAL_LOCK_ATTEMPTS: u32 = 50;
 const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
 
-/// How a store is opened.
+/// The settings of a store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The state directory; created if it is not there.
+    /// The state directory; created if it does not exist.
     pub dir: PathBuf,
-    /// sled's page cache, in bytes.
+    /// The size of sled's page cache, in bytes.
     pub cache_bytes: u64,
-    /// How much is kept in memory of the files of the ground-truth layer, in bytes.
+    /// The memory for cached blocks of the files of the ground-truth layer, in bytes.
     pub facts_cache_bytes: u64,
-    /// How much of the disk must stay free, in bytes: below that no new work is taken.
+    /// The disk space that must stay free, in bytes. With less, new work is rejected.
     pub min_free_bytes: u64,
 }
 
@@ -58,7 +58,7 @@ impl Tables {
         Self { engine, preview: Arc::default() }
     }
 
-    /// The same tables with these rows in place of those of the same names.
+    /// The same tables, with these rows in place of the stored rows of the same names.
     pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((Table, Vec<u8>), Row)>) -> Self {
         let mut preview = (*self.preview).clone();
         preview.extend(rows.map(|(name, row)| (name, Arc::new(row))));
@@ -90,17 +90,17 @@ impl Tables {
         self.engine.free()
     }
 
-    /// What was there when the database was opened.
+    /// The counts of the last opening, and of the rows replaced since.
     pub(crate) fn opened(&self) -> Opened {
         *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest form of a row that is durable, where `row` is what the database holds.
+    /// The newest durable form of a row; `row` is its form in the database.
     pub(crate) fn durable(&self, table: Table, name: &[u8], row: Row) -> Option<Row> {
         self.engine.durable(table, name, row)
     }
 
-    /// Runs `read` on the open database and the last durable number.
+    /// Runs `read` on the open database and the number of the last durable entry.
     pub(crate) fn read<T>(
         &self,
         read: impl FnOnce(&sled::Db, u64) -> Result<T, StoreError>,
@@ -109,45 +109,45 @@ impl Tables {
     }
 }
 
-/// The open database. Absent only while it is being reopened, and after a reopening that failed.
+/// The open database. `None` only during a reopening, and after a reopening that failed.
 #[derive(Debug)]
 pub(crate) struct Engine {
     options: Options,
     db: RwLock<Option<OpenDatabase>>,
-    /// Whether a sound database is being reopened. That is short, and readers wait for it.
+    /// Whether an undamaged database is being reopened. That is short, and readers wait for it.
     is_renewed: AtomicBool,
-    /// Descriptors that are held in reserve, and closed before the database is reopened.
+    /// Open descriptors in reserve. They are closed before the database is reopened.
     spare_files: Mutex<Vec<File>>,
     durable_seq: AtomicU64,
-    /// Rows as they were, while what is to replace them is not durable yet.
+    /// The previous forms of rows whose replacements are not durable yet.
     before: Mutex<HashMap<(Table, Vec<u8>), Row>>,
     opened: Mutex<Opened>,
     room: Mutex<Room>,
     free: FreeSpace,
     reserve: Reserve,
-    /// Dropped last, when the database is closed.
+    /// The last field, so that it is dropped after the database is closed.
     _state_lock: File,
 }
 
-/// What was there when the database was opened, and how much of that has been replaced since.
+/// The row counts when the database was opened, and the counts of those rows that were replaced since.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Opened {
     pub(crate) counts: Counts,
-    /// Rows that were there then and are not as they were; `entries` stays 0.
+    /// Rows that existed at the opening and were replaced since; `entries` stays 0.
     pub(crate) replaced: Counts,
 }
 
 impl Engine {
-    /// Whether there is no database yet below the state directory `dir`.
+    /// Whether the state directory `dir` has no database yet.
     pub(crate) fn is_new(dir: &Path) -> bool {
         !dir.join(DATABASE_DIR).exists()
     }
 
-    /// Opens or creates the database. What sled says of a damaged one, by error or by panic, is `Corrupt`.
+    /// Opens or creates the database. If sled reports damage, by an error or by a panic, the result is `Corrupt`.
     ///
-    /// sled begins with the page table that its snapshot holds, and writes to the file as it opens. A snapshot that is
-    /// damaged, or is not `known`, would thus be taken for the database: it is removed, and sled reads its whole file. The
-    /// second value is whether it was.
+    /// sled begins with the page table in its snapshot, and writes to the file as it opens. A snapshot that is damaged or
+    /// not `known` would thus determine the database's content. Such a snapshot is removed, and sled reads its whole file.
+    /// The second value of the result is whether a snapshot was removed.
     pub(crate) fn open(
         options: Options,
         known: Option<SnapshotId>,
@@ -161,7 +161,7 @@ impl Engine {
         let mut opened = OpenDatabase::open(&options, known, &mut removed);
         // sled writes a snapshot of its page table as it opens
         if opened.as_ref().is_err_and(StoreError::lacks_room) && reserve.release() {
-            tracing::warn!("the disk is full: the space reserve is used to open the store");
+            tracing::warn!("the disk is full; released the space reserve to open the store");
             opened = OpenDatabase::open(&options, known, &mut removed);
         }
         let db = opened?;
@@ -218,7 +218,7 @@ impl Engine {
     /// or if the wait takes too long.
     fn read_guard(&self) -> Option<RwLockReadGuard<'_, Option<OpenDatabase>>> {
         let mut was_locked = false;
-        // no wait is without end: a reader within another one keeps the renewal from its lock
+        // the wait is limited: a read within a read keeps the renewal from taking its lock
         for _ in 0..RENEWAL_ATTEMPTS {
             if !self.is_renewed.load(Ordering::Acquire) {
                 match self.db.try_read() {
@@ -226,7 +226,7 @@ impl Engine {
                     // readers change nothing, so a poisoned lock does not mean a damaged database
                     Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
                     Err(TryLockError::WouldBlock) if was_locked => return None,
-                    // a renewal may have begun since it was asked for above
+                    // a renewal may have begun after the check above
                     Err(TryLockError::WouldBlock) => was_locked = true,
                 }
             }
@@ -235,16 +235,16 @@ impl Engine {
         None
     }
 
-    /// Closes the database and opens it again, which is how sled gets over a failed write.
+    /// Closes the database and opens it again, so that sled recovers from a failed write.
     pub(crate) fn reopen(&self) -> Result<(), StoreError> {
         let guard = self.db.write().unwrap_or_else(PoisonError::into_inner);
         self.open_again(guard, || self.forget_cached_pages().map_err(|error| unavailable(&error)))
     }
 
-    /// Reopens a sound database: as it opens, sled makes a snapshot of its page table, with which the next opening begins.
-    /// It waits a moment for readers; the result is whether it was reopened.
+    /// Reopens an undamaged database: sled writes a snapshot of its page table as it opens, and the next opening begins
+    /// with it. Waits up to 50 ms for readers. Returns whether the database was reopened.
     pub(crate) fn renew(&self) -> Result<bool, StoreError> {
-        // from now on new readers wait, and the lock is free once the others have read
+        // from now on new readers wait, and the lock is free after the current readers finish
         self.is_renewed.store(true, Ordering::Release);
         let mut renewed = Ok(false);
         for _ in 0..RENEWAL_LOCK_ATTEMPTS {
@@ -272,14 +272,14 @@ impl Engine {
         let mut spare = self.spare_files.lock().unwrap_or_else(PoisonError::into_inner);
         spare.clear();
         while_closed()?;
-        // what this process has just closed needs no comparison
+        // the snapshot needs no comparison: this process has just closed the database
         *guard = Some(OpenDatabase::open(&self.options, None, &mut false)?);
         *spare = spare_files();
         Ok(())
     }
 
-    /// Has the next reader of the file see the disk: behind a failed sync the system's cache holds, as if they were
-    /// written, pages that never were.
+    /// Drops the file from the system's page cache, so that the next read comes from the disk. After a failed sync, the
+    /// cache still holds pages that were never written.
     fn forget_cached_pages(&self) -> io::Result<()> {
         let file = File::open(database_file(self.dir()))?;
         Ok(posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
@@ -290,14 +290,14 @@ impl Engine {
         self.with_open(OpenDatabase::sync)
     }
 
-    /// Notes what was found at an opening, and lets readers see it.
+    /// Stores the counts of an opening, and makes its entries visible to readers.
     pub(crate) fn opened_with(&self, counts: Counts) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         *opened = Opened { counts, ..Opened::default() };
         self.set_durable_seq(counts.entries);
     }
 
-    /// Notes that rows of these tables and revisions are about to be replaced.
+    /// Counts rows of these tables and revisions that are about to be replaced.
     pub(crate) fn note_replaced(&self, rows: &[(Table, u64)]) {
         if rows.is_empty() {
             return;
@@ -315,19 +315,19 @@ impl Engine {
         self.durable_seq.load(Ordering::Acquire)
     }
 
-    /// Lets readers see everything up to `seq`.
+    /// Makes all entries up to `seq` visible to readers.
     pub(crate) fn set_durable_seq(&self, seq: u64) {
         self.durable_seq.store(seq, Ordering::Release);
-        // only now: whoever finds nothing here looks at the number again
+        // cleared after the number is set: a reader that finds no row here checks the number again
         self.keep_before(HashMap::new());
     }
 
-    /// Keeps rows at hand that are about to be replaced.
+    /// Keeps the current forms of rows that are about to be replaced.
     pub(crate) fn keep_before(&self, rows: HashMap<(Table, Vec<u8>), Row>) {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = rows;
     }
 
-    /// The newest form of a row that is durable, where `row` is what the database holds.
+    /// The newest durable form of a row; `row` is its form in the database.
     pub(crate) fn durable(&self, table: Table, name: &[u8], row: Row) -> Option<Row> {
         if row.revision <= self.durable_seq() {
             return Some(row);
@@ -337,9 +337,8 @@ impl Engine {
         before.or_else(|| (row.revision <= self.durable_seq()).then_some(row))
     }
 
-    /// Makes sure that a write of so many bytes finds room on the disk, so that sled is never the one to find it
-    /// full: once a write of its own has failed, it reads nothing more from the disk until it is reopened, for
-    /// which it needs to write.
+    /// Reserves disk space for a write of `bytes` bytes, so that sled never meets a full disk. After a failed write of its
+    /// own, sled reads nothing from the disk until it is reopened, and reopening needs disk space.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), StoreError> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         self.with_open(|open| {
@@ -352,28 +351,28 @@ impl Engine {
         &self.free
     }
 
-    /// Reserves what the next opening needs on a full disk, unless that is reserved, or little space is left.
+    /// Reserves the disk space that the next opening needs on a full disk. Does nothing if it is reserved already, or if
+    /// little space is free.
     pub(crate) fn reserve_space(&self) {
         if self.free.check().is_ok()
             && let Err(error) = self.reserve.keep(self.snapshot_bytes())
         {
-            tracing::debug!(%error, "no space could be reserved for the next opening");
+            tracing::debug!(%error, "could not reserve space for the next opening");
         }
     }
 
-    /// The snapshot that sled would begin with now.
+    /// The snapshot with which sled would begin if it opened the database now.
     pub(crate) fn snapshot(&self) -> SnapshotId {
         snapshot_in(&self.options.dir)
     }
 
-    /// The size of sled's snapshot of its page table; 0 where there is none.
+    /// The size of sled's snapshot of its page table; 0 if it has none.
     fn snapshot_bytes(&self) -> u64 {
         let found = snapshots(&self.options.dir.join(DATABASE_DIR)).unwrap_or_default();
         found.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).max().unwrap_or(0)
     }
 
-    /// Puts `batch` on the disk: applied, flushed to the file, and the file synced, since sled's own flush does
-    /// not reach the platter on Linux.
+    /// Applies `batch`, flushes it to the file, and syncs the file. sled's own flush does not sync the file on Linux.
     pub(crate) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
         self.with_open(|open| {
             open.db.apply_batch(batch).map_err(|error| unavailable(&error))?;

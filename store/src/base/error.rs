@@ -1,14 +1,14 @@
-//! Everything that can be wrong with the store, each with what to do about it.
+//! The errors of the store, each with its remedy.
 
 use oracled_domain::ground::id::SourceId;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Why the store did not open, or does not answer.
+/// The reason why the store does not open or respond.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another process has it.
+    /// Another process uses the store.
     #[error("the store in {dir} is in use by another process; stop that one, or name another --state-dir")]
     Locked {
         /// The state directory.
@@ -17,9 +17,9 @@ pub enum StoreError {
     /// A directory or file cannot be created, read or written.
     #[error("cannot use {path}: {source}; {}", advice(.source))]
     Io {
-        /// Which one.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The database is damaged.
@@ -30,35 +30,35 @@ pub enum StoreError {
     Corrupt {
         /// The state directory.
         dir: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         detail: String,
     },
-    /// Something that was committed is not there.
+    /// Committed data is missing.
     #[error(
-        "the store in {dir} is short of what was committed to it ({detail}); it was changed or damaged outside \
+        "the store in {dir} lacks committed data ({detail}); it was changed or damaged outside \
          oracled. Restore the whole state directory from a backup, or move it aside and start with an empty one"
     )]
     Short {
         /// The state directory.
         dir: PathBuf,
-        /// What is missing, with numbers.
+        /// The missing data, with numbers.
         detail: String,
     },
-    /// A file of a source is not there, or not what was committed. The database is whole, and other sources answer.
+    /// A file of a source is missing or damaged. The database is intact, and other sources answer.
     #[error("source {oracle_id}: {kind} {path} {fault}; {}", .kind.advice(.oracle_id))]
     SourceFile {
-        /// Whose.
+        /// The source of the file.
         oracle_id: SourceId,
-        /// What it holds.
+        /// The content of the file.
         kind: FileKind,
-        /// Where it is, or should be.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it, behind its name.
+        /// The fault, worded to follow the file's path: `is missing`.
         fault: String,
     },
-    /// It was written by a later version.
+    /// A later version of oracled wrote the store.
     #[error(
-        "the store in {dir} has schema version {found}, and this oracled knows versions up to {known}; run the \
+        "the store in {dir} has schema version {found}, and this oracled reads versions up to {known}; run the \
          oracled that wrote it, or a later one"
     )]
     Newer {
@@ -66,10 +66,10 @@ pub enum StoreError {
         dir: PathBuf,
         /// The store's schema version.
         found: u32,
-        /// The latest this build knows.
+        /// The latest schema version that this build reads.
         known: u32,
     },
-    /// It was written by an earlier version.
+    /// An earlier version of oracled wrote the store.
     #[error(
         "the store in {dir} has schema version {found}, and this oracled reads only version {known}; run the oracled that \
          wrote it, or start with an empty state directory"
@@ -79,55 +79,55 @@ pub enum StoreError {
         dir: PathBuf,
         /// The store's schema version.
         found: u32,
-        /// The one this build reads.
+        /// The schema version that this build reads.
         known: u32,
     },
-    /// Something is longer than a file of the store takes.
+    /// A file or a piece of it exceeds its size limit.
     #[error("{what} has {size_bytes} bytes, and at most {max_bytes} are allowed")]
     TooLarge {
-        /// What it is.
+        /// The name of the oversized part.
         what: &'static str,
-        /// How long it is.
+        /// Its size, in bytes.
         size_bytes: u64,
-        /// How long it may be.
+        /// The limit, in bytes.
         max_bytes: u64,
     },
-    /// A row came to a sorted file that does not lie behind the row before it.
+    /// A row was written to a sorted file out of key order.
     #[error("row {row} of {path} does not have a greater key than the row before it")]
     OutOfOrder {
         /// The file.
         path: PathBuf,
-        /// Which one, from 1.
+        /// The number of the row, from 1.
         row: u64,
     },
     /// The caller stopped the check.
     #[error("the check was stopped: the daemon is stopping, or the caller closed the connection")]
     Stopped,
-    /// It is open, but does not take writes (or, while it is being reopened, reads) for now.
+    /// The store is open, but rejects writes for now, and reads too while it is being reopened.
     #[error("the store is unavailable: {cause}")]
     Unavailable {
-        /// What failed.
+        /// The cause.
         cause: String,
     },
 }
 
-/// What a file of a source holds.
+/// The content of a file of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// What its runs have said: statements, and each run's rejects and changes.
+    /// The facts of its runs: statements, and each run's rejects and changes.
     Facts,
-    /// The rejects of a run that has come to nothing.
+    /// The rejects of a run that did not complete.
     Rejects,
-    /// What one of its runs has read.
+    /// The payload that one of its runs has read.
     Payload,
 }
 
 impl FileKind {
-    /// What to do about one that is damaged or gone.
+    /// The remedy for a damaged or missing file of this kind.
     fn advice(self, oracle_id: &SourceId) -> String {
         match self {
             Self::Facts => format!(
-                "`oraclectl source rebuild {oracle_id}` makes it anew out of the archived payloads; or restore it from \
+                "`oraclectl source rebuild {oracle_id}` recreates it from the archived payloads; or restore it from \
                  a backup while oracled is stopped"
             ),
             Self::Rejects | Self::Payload => {
@@ -148,15 +148,15 @@ impl fmt::Display for FileKind {
 }
 
 impl StoreError {
-    /// Whether there was no space for it on the disk.
+    /// Whether the disk has too little space.
     pub(crate) fn lacks_room(&self) -> bool {
         matches!(self, Self::Io { source, .. } if lacks_room(source))
     }
 
-    /// What sled says while reading: a failed read is an answer nobody can trust.
+    /// The error for a failed read by sled.
     pub(crate) fn damaged(dir: &Path, error: &sled::Error) -> Self {
         match error {
-            // also what an earlier write has failed with, which sled goes on answering until it is reopened
+            // includes the error of an earlier failed write, which sled returns for reads until it is reopened
             sled::Error::Io(error) if !Self::shows_damage(error) => {
                 Self::Io { path: dir.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
             }
@@ -168,23 +168,23 @@ impl StoreError {
         }
     }
 
-    /// What the system says to a write of a file in whole: no room is something that passes.
+    /// The error for a failed write of a whole file. A full disk gives `Unavailable`, since the write can be retried.
     pub(crate) fn unwritten(path: &Path, source: io::Error) -> Self {
         let full = lacks_room(&source);
         let error = Self::Io { path: path.to_owned(), source };
         if full { Self::Unavailable { cause: error.to_string() } } else { error }
     }
 
-    /// Whether the system did what it was asked, and what it read is not what should be there.
+    /// Whether the read itself succeeded but returned invalid or too few bytes.
     pub(crate) fn shows_damage(error: &io::Error) -> bool {
         matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
     }
 }
 
-/// What to do about a file or directory that cannot be used.
+/// The remedy for a file or directory that cannot be used.
 fn advice(source: &io::Error) -> &'static str {
     if lacks_room(source) {
-        "make room for some megabytes there"
+        "free some megabytes on its disk"
     } else {
         "it must be readable and writable by the user that runs oracled"
     }

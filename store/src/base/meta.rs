@@ -1,4 +1,4 @@
-//! What the database says about itself: its schema, and how much it holds.
+//! Metadata of the database: its schema, its ids and its row counts.
 
 use crate::base::engine::Engine;
 use crate::base::error::StoreError;
@@ -34,7 +34,7 @@ fn digest_key_key() -> Vec<u8> {
     key(Table::Meta, &[b"digest_key"])
 }
 
-/// The key of the store's keyed digests, made when the store was.
+/// The key of the store's keyed digests. It is generated when the store is created.
 pub(crate) fn digest_key(engine: &Engine) -> Result<Vec<u8>, StoreError> {
     get(engine, digest_key_key())?.map(|key| key.to_vec()).ok_or_else(|| StoreError::Corrupt {
         dir: engine.dir().to_owned(),
@@ -51,7 +51,7 @@ fn random_key() -> Result<[u8; 32], StoreError> {
     Ok(key)
 }
 
-/// The number that tells this store from others, chosen when it was made.
+/// The random number that identifies this store. It is chosen when the store is created.
 pub(crate) fn store_id(engine: &Engine) -> Result<u64, StoreError> {
     let bytes = get(engine, store_id_key())?;
     let store_id = bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map(u64::from_be_bytes);
@@ -59,22 +59,22 @@ pub(crate) fn store_id(engine: &Engine) -> Result<u64, StoreError> {
     store_id.ok_or_else(missing)
 }
 
-/// Up to which entry the log was found whole at an earlier opening; 0 where that is not known.
+/// The last entry up to which an earlier opening found the log complete; 0 if that is not known.
 pub(crate) fn walked(engine: &Engine) -> Result<u64, StoreError> {
     seq_at(engine, walked_key())
 }
 
-/// Notes that the log was found whole up to entry `seq`.
+/// Stores that the log was found complete up to entry `seq`.
 pub(crate) fn put_walked(engine: &Engine, seq: u64) -> Result<(), StoreError> {
     put(engine, walked_key(), &seq.to_be_bytes())
 }
 
-/// The last entry up to which the check beside the service found the log complete; 0 before the first check.
+/// The last entry up to which the check in the background found the log complete; 0 before the first check.
 pub(crate) fn audited(engine: &Engine) -> Result<u64, StoreError> {
     seq_at(engine, audited_key())
 }
 
-/// Stores that the check beside the service found the log complete up to entry `seq`.
+/// Stores that the check in the background found the log complete up to entry `seq`.
 pub(crate) fn put_audited(engine: &Engine, seq: u64) -> Result<(), StoreError> {
     put(engine, audited_key(), &seq.to_be_bytes())
 }
@@ -115,12 +115,12 @@ fn put(engine: &Engine, key: Vec<u8>, value: &[u8]) -> Result<(), StoreError> {
     engine.apply(batch)
 }
 
-/// Puts the counts as they are after `batch` into it.
+/// Adds the counts after `batch` to `batch`.
 pub(crate) fn put_counts(batch: &mut sled::Batch, counts: Counts) {
     batch.insert(counts_key(), counts.to_bytes().as_slice());
 }
 
-/// Checks the schema of the database, or stamps a new one; then reads what it says it holds.
+/// Checks the schema version of the database, or stores it in a new one. Returns the stored counts.
 pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
     let read = |key| get(engine, key);
     let corrupt = |detail: &str| StoreError::Corrupt { dir: engine.dir().to_owned(), detail: detail.into() };
@@ -132,7 +132,7 @@ pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
             let mut batch = sled::Batch::default();
             batch.insert(schema_key(), &SCHEMA.to_be_bytes());
             batch.insert(digest_key_key(), &random_key()?);
-            // the hasher's keys are random
+            // `RandomState` has random keys
             let store_id = RandomState::new().hash_one(engine.dir());
             batch.insert(store_id_key(), &store_id.to_be_bytes());
             put_counts(&mut batch, Counts::default());

@@ -1,4 +1,4 @@
-//! sled tells of some damage by panicking; here that becomes an answer.
+//! Converts panics to errors: sled reports some damage by panicking.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -8,7 +8,7 @@ thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`, or hands back the first line of what it panicked with.
+/// Runs `work`. If it panics, returns the first line of the panic message.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let before = CATCHING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -16,7 +16,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|panic| words_of(&*panic))
 }
 
-/// Whether a panic on this thread will be told as an error of the store: a panic hook need not tell it too.
+/// Whether a panic on this thread will be returned as a store error, so that a panic hook need not report it.
 #[must_use]
 pub fn panic_becomes_an_error() -> bool {
     CATCHING.get()

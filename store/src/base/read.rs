@@ -1,4 +1,4 @@
-//! Rows with their types: one by its name, or those of a table in the order of their names.
+//! Typed rows: one by its name, or rows of a table in the order of their names.
 
 use crate::base::engine::Tables;
 use crate::base::error::StoreError;
@@ -6,7 +6,7 @@ use crate::base::rows::{self, Head, Row, Table, key};
 use std::ops::{Range, RangeBounds};
 
 impl Tables {
-    /// A typed row that is durable, with its revision.
+    /// A durable row, parsed as a `T`, with its revision.
     pub(crate) fn read_row<T: serde::de::DeserializeOwned>(
         &self,
         table: Table,
@@ -27,7 +27,7 @@ impl Tables {
         })
     }
 
-    /// Every row of a small table, in the order of their names.
+    /// All rows of a small table, in the order of their names.
     pub(crate) fn read_all<T: serde::de::DeserializeOwned>(
         &self,
         table: Table,
@@ -38,7 +38,7 @@ impl Tables {
         rows.filter_map(Result::transpose).collect()
     }
 
-    /// The names of the first `most` rows among `keys` that have one of these `revisions`.
+    /// The names of the first `most` rows among `keys` whose revision is in `revisions`.
     pub(crate) fn names(
         &self,
         table: Table,
@@ -66,7 +66,7 @@ impl Tables {
         Ok(names)
     }
 
-    /// The names of the first `most` rows behind that called `behind`.
+    /// The names of the first `most` rows after the row `behind`.
     pub(crate) fn names_behind(
         &self,
         table: Table,
@@ -74,12 +74,12 @@ impl Tables {
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
         let Range { start, end } = rows::all(table);
-        // a name is followed by a 0 byte: this is behind all of its chunks
+        // a name is followed by a 0 byte, so this key follows all chunks of that row
         let from = behind.map_or(start, |behind| key(table, &[behind.as_bytes(), &[1]]));
         self.names(table, from..end, .., most)
     }
 
-    /// The names of the last `most` rows before that called `before`, the last one first.
+    /// The names of the last `most` rows before the row `before`, the last one first.
     pub(crate) fn names_before(
         &self,
         table: Table,
@@ -95,7 +95,7 @@ impl Tables {
     }
 }
 
-/// The name of the row whose head this is.
+/// The name of the row with this head.
 fn name_of(head: Result<Head, StoreError>) -> Result<String, StoreError> {
     Ok(String::from_utf8_lossy(rows::name(&head?.key).unwrap_or_default()).into_owned())
 }

@@ -1,23 +1,23 @@
-//! How a row stands in the database: its key, its revision, and its value in chunks.
+//! The layout of a row in the database: its key, its revision, and its value in chunks.
 //!
-//! All tables share one sled tree, so that one batch, which sled recovers whole or not at all, can hold a whole
-//! group of records. The first byte of a key is its table.
+//! All tables share one sled tree, so that one batch can hold a whole group of records. sled recovers a batch completely or
+//! not at all. The first byte of a key is its table.
 //!
-//! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a file of its own, which it
-//! never syncs. So no value here is longer than [`CHUNK_BYTES`]; a longer row goes on under the next chunk number.
+//! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a separate file, which it never syncs.
+//! Therefore no value here is longer than [`CHUNK_BYTES`]. A longer row continues under the next chunk number.
 
 use crate::base::error::StoreError;
 use std::ops::Range;
 use std::path::Path;
 
-/// The version of all this, which the database and the high-water mark bear.
+/// The version of this layout. The database and the high-water mark store it.
 pub(crate) const SCHEMA: u32 = 9;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
-/// The longest row that there can be: 384 MiB. Records are bounded well below that by whoever makes them: the largest is a
-/// decision's, with the answers of all its oracles and what is kept of them, 64 KiB each.
+/// The longest row: 384 MiB. The creators of records keep them well below that. The largest record is that of a decision:
+/// it has the answers of all its oracles and their cached answers, 64 KiB each.
 pub(crate) const ROW_MAX_BYTES: usize = u16::MAX as usize * CHUNK_BYTES - HEAD_BYTES;
-/// A row that is replaced while it is read is read anew so many times.
+/// Attempts to read a row that is replaced while it is read.
 const READ_ATTEMPTS: usize = 100;
 /// A first chunk begins with the revision (8 bytes) and the number of chunks (2 bytes), both big-endian.
 const HEAD_BYTES: usize = 10;
@@ -79,17 +79,17 @@ fn chunk_key(table: Table, name: &[u8], chunk: u16) -> Vec<u8> {
     key(table, &[name, &[0], &chunk.to_be_bytes()])
 }
 
-/// A row as it is read.
+/// A row that was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) revision: u64,
-    /// Its number of chunks, those that are missing included.
+    /// The number of chunks, including missing ones.
     pub(crate) chunks: u16,
     pub(crate) value: Vec<u8>,
 }
 
-/// Puts the row called `name` into `batch`, takes out what is left of a longer one before it, and hands back its
-/// number of chunks.
+/// Adds the row called `name` to `batch`, removes the remaining chunks of a longer earlier row, and returns the new number
+/// of chunks.
 pub(crate) fn put(
     batch: &mut sled::Batch,
     table: Table,
@@ -111,7 +111,7 @@ pub(crate) fn put(
     chunks
 }
 
-/// Takes the row called `name`, of so many chunks, out.
+/// Removes the row called `name`, which has `chunks_before` chunks.
 pub(crate) fn remove(batch: &mut sled::Batch, table: Table, name: &[u8], chunks_before: u16) {
     remove_from(batch, table, name, 0, chunks_before);
 }
@@ -133,10 +133,10 @@ pub(crate) fn head(
     first.map(|first| split_head(dir, &first).map(|(revision, chunks, _)| (revision, chunks))).transpose()
 }
 
-/// The row called `name`, put together.
+/// The row called `name` with all its chunks.
 ///
-/// Its chunks are read one by one, and a commit in between may replace them: so the head is read again behind the
-/// last one, and unless it is the same the row is read anew.
+/// The chunks are read one by one, and a commit may replace them meanwhile. The head is therefore read again after the last
+/// chunk. If it has changed, the whole row is read again.
 pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Result<Option<Row>, StoreError> {
     match read(db, dir, table, name)? {
         Some((_, Some(chunk))) => {
@@ -147,7 +147,7 @@ pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Resul
     }
 }
 
-/// The row called `name`; its value ends before the first chunk that is missing, if one is.
+/// The row called `name`. If a chunk is missing, the value ends before it.
 pub(crate) fn get_readable(
     db: &sled::Db,
     dir: &Path,
@@ -193,7 +193,7 @@ fn read(
     Err(StoreError::Unavailable { cause: "a row was replaced faster than it could be read".into() })
 }
 
-/// The first chunk of a row, while many are read.
+/// The first chunk of a row, for scans of many rows.
 pub(crate) struct Head {
     pub(crate) key: sled::IVec,
     pub(crate) revision: u64,
@@ -207,12 +207,11 @@ impl Head {
     }
 }
 
-/// The first chunk of each row among `keys`, in their order: for going through much of the database.
+/// The first chunk of each row among `keys`, in key order, for scans of large parts of the database.
 ///
-/// sled counts the pages that were read against its cache only when one of 256 queues has filled up with 64 of
-/// them. Who goes through a table touches each page once, and would have 16,000 pages in memory, 150 MB, before
-/// sled lets go of any. So each row is looked up a few times more, which fills the queues while there is little to
-/// let go of.
+/// sled counts read pages against its cache only when one of 256 queues has 64 of them. A scan of a table reads each page
+/// once, so 16,000 pages (150 MB) would be in memory before sled evicts any. Each row is therefore looked up a few more
+/// times, which fills the queues while there are few pages to evict.
 pub(crate) fn heads<'d>(
     db: &'d sled::Db,
     dir: &'d Path,
@@ -235,7 +234,7 @@ pub(crate) fn heads<'d>(
     })
 }
 
-/// Whether `key` is that of a row's first chunk.
+/// Whether `key` is the key of a row's first chunk.
 pub(crate) fn is_first_chunk(key: &[u8]) -> bool {
     key.ends_with(&[0, 0, 0])
 }

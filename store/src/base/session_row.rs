@@ -1,8 +1,8 @@
 //! The row that a session and its cached verdict share.
 //!
-//! sled keeps at most 16 rows in a page and needs memory for every page: so the two have one row. Each of them has a revision
-//! of its own. The row begins with both revisions (0 if that part is absent) and the length of the session, all big-endian;
-//! then come the session and the verdict, as JSON.
+//! sled keeps at most 16 rows in a page and needs memory for every page, so both are in one row. Each of them has its own
+//! revision. The row begins with both revisions (0 if that part is absent) and the length of the session, all big-endian.
+//! The session and the verdict follow, as JSON.
 
 use crate::base::engine::Tables;
 use crate::base::error::StoreError;
@@ -48,7 +48,7 @@ impl SessionRow {
         let split = || {
             let ([session_revision, verdict_revision], rest) = split_revisions(bytes)?;
             let (length, rest) = rest.split_first_chunk()?;
-            // if the row has lost a chunk, parsing the JSON reports it
+            // if a chunk of the row is missing, parsing the JSON reports it
             let (session, verdict) = rest.split_at(rest.len().min(u32::from_be_bytes(*length) as usize));
             let part = |revision, json: &[u8]| (revision > 0).then(|| Part { revision, json: json.to_vec() });
             Some(Self { session: part(session_revision, session), verdict: part(verdict_revision, verdict) })
@@ -70,11 +70,11 @@ fn split_revisions(bytes: &[u8]) -> Option<([u64; 2], &[u8])> {
 }
 
 fn cut(dir: &Path) -> StoreError {
-    StoreError::Corrupt { dir: dir.to_owned(), detail: "the row of a session is cut".into() }
+    StoreError::Corrupt { dir: dir.to_owned(), detail: "the row of a session is truncated".into() }
 }
 
 impl Tables {
-    /// The row of a session as it is durable; empty if there is none.
+    /// The durable row of a session; empty if the session has none.
     pub(crate) fn session_row(
         &self,
         db: &sled::Db,

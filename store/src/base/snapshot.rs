@@ -1,11 +1,11 @@
-//! sled's snapshots of its page table: which one the database was last opened with.
+//! sled's snapshots of its page table, and the identity of the one with which the database was last opened.
 
 use crate::base::disk::DATABASE_DIR;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file that sled keeps beside the database, by its length and checksum; 0 where there is none.
+/// The identity of a snapshot file: its length and checksum; 0 if there is no snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SnapshotId(pub(crate) u64);
 
@@ -15,7 +15,7 @@ impl SnapshotId {
     }
 }
 
-/// The snapshot that sled would begin with in the store below `state_dir`.
+/// The snapshot with which sled would begin in the store in `state_dir`.
 pub(crate) fn snapshot_in(state_dir: &Path) -> SnapshotId {
     let newest = snapshots(&state_dir.join(DATABASE_DIR)).ok().and_then(|mut found| found.pop());
     newest
@@ -23,7 +23,7 @@ pub(crate) fn snapshot_in(state_dir: &Path) -> SnapshotId {
         .map_or_else(SnapshotId::default, |content| SnapshotId::of(&content))
 }
 
-/// sled's snapshots of its page table, the newest last: that is the one it begins with.
+/// sled's snapshots of its page table, the newest one last. sled begins with the newest.
 pub(crate) fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(database)? {
@@ -38,8 +38,8 @@ pub(crate) fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Removes the snapshots that are damaged or not the `known` one; nothing is lost by that, since sled makes a new one out
-/// of the database. Returns whether it removed any.
+/// Removes the snapshots if the newest is not the `known` one. That loses nothing, since sled recreates its snapshot from
+/// the database. Returns whether the snapshot was wrong or missing.
 pub(crate) fn remove_wrong_snapshot(database: &Path, known: SnapshotId) -> io::Result<bool> {
     let found = snapshots(database)?;
     let Some(newest) = found.last() else { return Ok(known != SnapshotId::default()) };
@@ -49,7 +49,7 @@ pub(crate) fn remove_wrong_snapshot(database: &Path, known: SnapshotId) -> io::R
     for path in found {
         tracing::warn!(
             path = %path.display(),
-            "removed a snapshot of the database that is not the one of the last start; all of the database is read again"
+            "removed a snapshot of the database that was not from the last start; reading the whole database again"
         );
         fs::remove_file(path)?;
     }

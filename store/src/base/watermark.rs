@@ -1,9 +1,9 @@
-//! The high-water mark: what the store has promised, kept outside the database and compared at every start.
+//! The high-water mark: the counts of the committed data, stored outside the database and compared with it at every start.
 //!
-//! sled can lose keys without a word when a bit flips. So a small file beside it says how far the log reached
-//! and how many rows there were. It has two slots that are written in turn, each with a checksum: a write that
-//! is torn leaves the other one. It is written behind every commit and synced now and then; after a power cut it
-//! may therefore lag, which weakens the comparison by a moment and never raises a false alarm.
+//! sled can lose keys silently when a bit flips. So a small separate file stores the number of log entries and of rows. It
+//! has two slots that are written alternately, each with a checksum, so that a torn write leaves the other slot intact. It
+//! is written after every commit and synced from time to time. After a power cut it may therefore lag. A lag makes the
+//! comparison slightly weaker, but never causes a false alarm.
 
 use crate::base::disk::sync_dir;
 use crate::base::error::StoreError;
@@ -19,13 +19,13 @@ const MAGIC: &[u8; 8] = b"oracledW";
 const COUNTS_BYTES: usize = 128;
 /// Magic, schema, counts, mirrored number, snapshot, store, checksum.
 const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 8 + 8 + 4;
-/// The slots lie so far apart that no block of the disk holds both.
+/// The distance of the slots: no block of the disk holds both.
 const SLOT_STRIDE_BYTES: u64 = 4096;
 
-/// How much a store holds.
+/// The number of rows of each kind in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Entries in the log, numbered from 1 without holes: also the number of the last one.
+    /// Entries in the log. They are numbered from 1 without gaps, so this is also the number of the last one.
     pub entries: u64,
     /// Cached verdicts.
     pub verdicts: u64,
@@ -41,20 +41,20 @@ pub struct Counts {
     pub runs: u64,
     /// Reviews, open or not.
     pub reviews: u64,
-    /// Reviews that nobody has resolved yet.
+    /// Reviews that are neither resolved nor dismissed.
     pub open_reviews: u64,
-    /// Things of which people are to decide something, or have.
+    /// Subjects: entities with an open review, a lock or a baseline in a workflow.
     pub subjects: u64,
-    /// Answers that are kept of live sources.
+    /// Cached answers of live sources.
     pub kept: u64,
-    /// Decisions that are still to be taken.
+    /// Pending decisions.
     pub pending: u64,
-    /// Checks that refused verdicts of sessions that are not known.
+    /// Stored checks of rules that rejected verdicts of unknown sessions.
     pub refusals: u64,
 }
 
 impl Counts {
-    /// The tables that are counted, each with what a person calls its rows.
+    /// The tables that are counted, each with the name of its rows in messages.
     pub(crate) const TABLES: [(Table, &'static str); 12] = [
         (Table::Verdicts, "verdicts"),
         (Table::Sessions, "sessions"),
@@ -65,12 +65,12 @@ impl Counts {
         (Table::Reviews, "reviews"),
         (Table::OpenReviews, "open reviews"),
         (Table::Subjects, "subjects of review"),
-        (Table::Kept, "kept answers"),
+        (Table::Kept, "cached answers"),
         (Table::Pending, "pending decisions"),
         (Table::Refusals, "refusals by the rules"),
     ];
 
-    /// The count of `table`'s rows, if they are counted.
+    /// The count of `table`'s rows; `None` if they are not counted.
     pub(crate) const fn of(&mut self, table: Table) -> Option<&mut u64> {
         match table {
             Table::Verdicts => Some(&mut self.verdicts),
@@ -96,7 +96,7 @@ impl Counts {
         }
     }
 
-    /// All of them, in the order in which they are written: a new one comes last.
+    /// All counts in the order of the stored format: new ones are appended.
     const fn each(&mut self) -> [&mut u64; 13] {
         [
             &mut self.entries,
@@ -123,7 +123,7 @@ impl Counts {
         bytes
     }
 
-    /// The counts in `bytes`.
+    /// Parses the counts; `None` if `bytes` has another length.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (found, _) = bytes.as_chunks::<8>();
         let mut counts = Self::default();
@@ -134,7 +134,7 @@ impl Counts {
     }
 }
 
-/// The file.
+/// The file of the mark, with its current content.
 #[derive(Debug)]
 pub(crate) struct Watermark {
     file: File,
@@ -144,13 +144,13 @@ pub(crate) struct Watermark {
     pub(crate) mirrored: u64,
     /// The snapshot that the database was last opened with.
     pub(crate) snapshot: SnapshotId,
-    /// The store that it belongs to.
+    /// The id of the store that the mark belongs to.
     pub(crate) store_id: u64,
     dirty: bool,
 }
 
 impl Watermark {
-    /// Opens the mark below `dir`; nothing if there is none yet.
+    /// Opens the mark in `dir`; `None` if the file does not exist.
     pub(crate) fn open(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
@@ -192,11 +192,11 @@ impl Watermark {
         Ok(Some(Self { file, next_slot: 1 - slot, counts, mirrored, snapshot, store_id, dirty: false }))
     }
 
-    /// Makes the mark of an empty store below `dir`, durably.
+    /// Creates the mark of an empty store in `dir`, durably.
     pub(crate) fn create(dir: &Path, store_id: u64) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
-        // under another name until it is whole: a piece of a mark is a damaged one
+        // under another name until it is complete: a partial mark would look damaged
         let piece = dir.join(format!("{FILE}.new"));
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
         let (counts, mirrored) = (Counts::default(), 0);
@@ -215,7 +215,7 @@ impl Watermark {
         Ok(mark)
     }
 
-    /// Writes the mark as it is now.
+    /// Writes the current values to the next slot.
     pub(crate) fn write(&mut self) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(MAGIC);
@@ -231,7 +231,7 @@ impl Watermark {
         Ok(())
     }
 
-    /// Puts what was written on the disk.
+    /// Syncs the file.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         if self.dirty {
             self.file.sync_data()?;
@@ -241,7 +241,7 @@ impl Watermark {
     }
 }
 
-/// What one slot says.
+/// The content of one slot.
 #[derive(Debug, Clone, Copy)]
 struct Promised {
     counts: Counts,

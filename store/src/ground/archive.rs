@@ -1,8 +1,9 @@
-//! The archive of raw payloads: each whole, compressed, under its SHA-256 (RFC-0002, Ingestion Invariants 1).
+//! The archive of raw payloads: each is stored completely, compressed, under its SHA-256 (RFC-0002, Ingestion Invariants
+//! 1).
 //!
-//! A payload lies in frames of 256 KiB that zstd has compressed each by itself, so that a record is read without what
-//! lies before it. Behind them stand the length and the checksum of each, in a frame that zstd skips: any zstd
-//! decompresses the file to the payload.
+//! A payload is split into frames of 256 KiB, which zstd compresses independently. Therefore a record can be read without
+//! the data before it. The index follows the frames: the length and the checksum of each, in a frame that zstd skips. Any
+//! zstd decompresses the file to the payload.
 
 mod reader;
 mod writer;
@@ -16,14 +17,14 @@ use oracled_domain::Sha256Hex;
 use std::path::{Path, PathBuf};
 
 const FORMAT: Format = Format { magic: *b"oracledR", version: 2 };
-/// What a frame holds of a payload; the last one holds less.
+/// Bytes of the payload in a frame; the last frame has fewer.
 const FRAME_BYTES: usize = 256 * 1024;
-/// How a frame begins that zstd skips (RFC 8878, 3.1.2).
+/// The magic number of a frame that zstd skips (RFC 8878, 3.1.2).
 const SKIPPABLE_MAGIC: u32 = 0x184D_2A50;
-/// The magic, and the length of what is skipped.
+/// The magic number and the length of the skipped frame.
 const SKIPPABLE_HEAD_BYTES: u64 = 8;
 
-/// What zstd skips begins with this, where the index has so many bytes.
+/// The first bytes of the skipped frame, for an index of `index_bytes` bytes.
 fn skippable_head(index_bytes: usize) -> [u8; 8] {
     // an index is far below 4 GiB
     let skipped = index_bytes as u64 + FOOTER_BYTES;
@@ -33,7 +34,7 @@ fn skippable_head(index_bytes: usize) -> [u8; 8] {
     head
 }
 
-/// Where the payload with that digest lies below `dir`.
+/// The path of the payload with the digest `sha256` in `dir`.
 fn path(dir: &Path, sha256: &Sha256Hex) -> PathBuf {
     dir.join(format!("{sha256}.raw"))
 }

@@ -14,7 +14,7 @@ impl Store {
     /// The database cannot be read.
     pub fn source_check(&self, oracle_id: &SourceId) -> Result<Option<SourceCheck>, StoreError> {
         let Some(json) = meta::source_check(self.engine(), oracle_id)? else { return Ok(None) };
-        // an unreadable result counts as none: the next check replaces it
+        // an unreadable result counts as missing: the next check replaces it
         Ok(serde_json::from_slice(&json).ok())
     }
 

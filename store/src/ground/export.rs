@@ -8,17 +8,17 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::Bound;
 
-/// What provenance has of when this daemon learnt something, which two daemons learn at different times.
+/// The fields of provenance that depend on when this daemon processed the data. They differ between daemons.
 const OF_THIS_DAEMON: [&str; 2] = ["ingested_at", "verified_at"];
 
-/// Why an export has ended too early.
+/// The reason why an export stopped early.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// A record cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What was exported is not taken.
-    #[error("the export is not taken: {0}")]
+    /// The export cannot be written.
+    #[error("cannot write the export: {0}")]
     Write(#[from] io::Error),
 }
 
@@ -26,17 +26,17 @@ pub enum ExportError {
 #[derive(Serialize)]
 struct Line {
     provenance: serde_json::Value,
-    /// What the version says, of whose canonical JSON `normalized_hash` is the digest; `null` where it was pruned.
+    /// The record's content, whose canonical JSON has the digest `normalized_hash`; `null` if it was pruned.
     record: Option<Content>,
 }
 
 impl SourceView {
-    /// Writes every version of every record, one line of JSON each, in the order of the records' keys and of their
-    /// `valid_from`: `provenance` with the RFC's fields but for `ingested_at` and `verified_at`, and `record`, the normalized
-    /// record. Stores that were fed the same runs in the same order write the same bytes. Hands back the number of lines.
+    /// Writes every version of every record as one line of JSON, ordered by record key and `valid_from`. A line has
+    /// `provenance`, with the RFC's fields except `ingested_at` and `verified_at`, and `record`, the normalized record.
+    /// Stores that ingested the same runs in the same order write the same bytes. Returns the number of lines.
     ///
     /// # Errors
-    /// Where a record cannot be read, or `out` does not take it.
+    /// A record cannot be read, or `out` cannot be written.
     pub fn export(&self, out: &mut dyn Write) -> Result<u64, ExportError> {
         let mut lines = 0;
         for record in self.records(&[], Bound::Unbounded)? {

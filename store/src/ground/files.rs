@@ -1,4 +1,4 @@
-//! Where the files of the ground-truth layer lie, and which of them are still named by anyone.
+//! The folders of the ground-truth layer, and the check of which of their files are still in use.
 
 use super::archive::{Archive, ArchiveWriter, is_unfinished, mark};
 use super::sealed::Owner;
@@ -16,30 +16,31 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The folder below the state directory.
+/// The folder in the state directory.
 const DIR: &str = "ground";
 /// Sorted files, by their digests.
 const FACTS_DIR: &str = "facts";
 /// Raw payloads, by their digests.
 const RAW_DIR: &str = "raw";
-/// What is not finished; emptied at every start.
+/// Incomplete files; emptied at every start.
 const WORK_DIR: &str = "work";
-/// The key of the first row of a sorted file, which holds the id of the run that has made it, and which file it is: no two
-/// files are the same, so that one can be removed without looking for others that name it.
+/// The key of the first row of a sorted file. Its value is the id of the run that created the file, and the kind of the
+/// file. Therefore no two files have the same content, and a file can be removed without a search for other references to
+/// it.
 const MADE_BY: &[u8] = b"!";
 
 /// The files of the ground-truth layer.
 #[derive(Debug, Clone)]
 pub struct Files {
     dir: PathBuf,
-    /// Where sorted files lie.
+    /// The folder of the sorted files.
     facts_dir: PathBuf,
-    /// What is looked up most in sorted files.
+    /// Cached blocks of sorted files.
     pub(super) blocks: BlockCache,
     free: FreeSpace,
 }
 
-/// Sorted files that were made and that nothing names yet: dropped, it removes them.
+/// New sorted files that no commit names yet. Dropping this removes them.
 #[derive(Debug)]
 pub(super) struct Made {
     files: Files,
@@ -51,12 +52,12 @@ impl Made {
         Self { files: files.clone(), refs: Vec::new() }
     }
 
-    /// Leaves one of them to the commit that names it.
+    /// Keeps one of the files, for the commit that names it.
     pub(super) fn kept(&mut self, file: &FileRef) {
         self.refs.retain(|made| made != file);
     }
 
-    /// Leaves them to the commit that names them.
+    /// Keeps all files, for the commit that names them.
     pub(super) fn named(&mut self) {
         self.refs.clear();
     }
@@ -69,16 +70,16 @@ impl Drop for Made {
 }
 
 impl Files {
-    /// Those below the state directory `state_dir`. What an earlier process has not finished is removed. Of sorted files
-    /// `cache_bytes` are kept in memory.
+    /// Opens the folders in the state directory `state_dir`, and removes incomplete files of an earlier process. Caches up
+    /// to `cache_bytes` of sorted files.
     ///
     /// # Errors
-    /// `Io` where the folders cannot be made or emptied.
+    /// `Io` if the folders cannot be created or emptied.
     pub(crate) fn open(state_dir: &Path, cache_bytes: u64, free: FreeSpace) -> Result<Self, StoreError> {
         let dir = state_dir.join(DIR);
         let files = Self { facts_dir: dir.join(FACTS_DIR), dir, blocks: BlockCache::new(cache_bytes), free };
         let work = files.work_dir();
-        // emptied and not made again, for which a full disk may have no room
+        // emptied, not recreated: a full disk may have no space for a new folder
         if let Ok(entries) = fs::read_dir(&work) {
             for path in entries.flatten().map(|entry| entry.path()) {
                 let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
@@ -93,7 +94,7 @@ impl Files {
         Ok(files)
     }
 
-    /// The folder for what is not finished.
+    /// The folder of incomplete files.
     #[must_use]
     pub fn work_dir(&self) -> PathBuf {
         self.dir.join(WORK_DIR)
@@ -103,7 +104,7 @@ impl Files {
         self.facts_dir.join(format!("{sha256}.sorted"))
     }
 
-    /// The same, with sorted files in a folder of their own, which goes when it is dropped.
+    /// The same folders, with a temporary folder for sorted files. It is removed when the returned `TempDir` is dropped.
     pub(super) fn apart(&self) -> Result<(Self, TempDir), StoreError> {
         let work_dir = self.work_dir();
         let dir = TempDir::with_prefix_in("rebuilt-", &work_dir);
@@ -114,21 +115,21 @@ impl Files {
     /// Begins a payload in the archive.
     ///
     /// # Errors
-    /// `Unavailable` where too little space is free, `Io` where no file can be made.
+    /// `Unavailable` if too little space is free, `Io` if the file cannot be created.
     pub fn archive_writer(&self) -> Result<ArchiveWriter, StoreError> {
         self.free.check()?;
         Ok(ArchiveWriter::create(&self.raw_dir())?.keeping(self.free.clone()))
     }
 
-    /// A payload in the archive, which a run of the source `oracle_id` reads, or has read.
+    /// Opens an archived payload that a run of the source `oracle_id` reads or has read.
     ///
     /// # Errors
-    /// `SourceFile` where it is damaged, or there is none of this digest.
+    /// `SourceFile` if the payload is damaged or missing.
     pub fn archive(&self, oracle_id: &SourceId, sha256: &Sha256Hex) -> Result<Archive, StoreError> {
         Archive::open(&self.raw_dir(), sha256, &Owner::new(oracle_id, FileKind::Payload))
     }
 
-    /// Whether the payload of this digest is in the archive.
+    /// Whether the archive has the payload with this digest.
     #[must_use]
     pub fn has_archived(&self, sha256: &Sha256Hex) -> bool {
         self.raw_path(sha256).exists()
@@ -168,10 +169,10 @@ impl Files {
         }
     }
 
-    /// Removes a payload from the archive; says how many bytes that frees.
+    /// Removes a payload from the archive. Returns the number of freed bytes.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Io` if the file cannot be removed.
     pub fn remove_archived(&self, sha256: &Sha256Hex) -> Result<u64, StoreError> {
         let path = self.raw_path(sha256);
         let io = |source| StoreError::Io { path: path.clone(), source };
@@ -186,7 +187,7 @@ impl Files {
         }
     }
 
-    /// Begins a sorted file that says by its name which run makes it, and which file of that run it is.
+    /// Begins a sorted file. `name` starts with the id of the run that creates it and ends with the kind of the file.
     pub(super) fn writer(&self, name: &str) -> Result<SortedWriter, StoreError> {
         self.free.check()?;
         let mut writer = SortedWriter::create(&self.work_dir().join(name))?;
@@ -197,14 +198,14 @@ impl Files {
     /// The id of the run that made the sorted file at `path`.
     ///
     /// # Errors
-    /// As [`SortedFile::open`], and where the file does not name its run.
+    /// The errors of [`SortedFile::open`]; `SourceFile` if the file does not name its run.
     pub(super) fn made_by(path: &Path, owner: &Owner) -> Result<String, StoreError> {
         let name = SortedFile::open(path, owner)?.get(MADE_BY)?.and_then(|name| String::from_utf8(name).ok());
         let run_id = name.as_deref().and_then(|name| name.split('.').next());
         run_id.map(str::to_owned).ok_or_else(|| owner.ill(path, "does not name its run".into()))
     }
 
-    /// Gives a finished sorted file its place, and notes it among `made`, unless it was there.
+    /// Moves a finished sorted file to its final path, and adds it to `made` unless the file existed already.
     pub(super) fn keep(
         &self,
         name: &str,
@@ -225,11 +226,11 @@ impl Files {
         Ok(file)
     }
 
-    /// Opens a sorted file. The digest covers the source, the run and all rows: an older file, or one of another source or
-    /// run, is refused here.
+    /// Opens a sorted file. The digest covers the source, the run and all rows. Therefore an older file and a file of
+    /// another source or run are rejected here.
     ///
     /// # Errors
-    /// `SourceFile` where it is not the file that was committed.
+    /// `SourceFile` if the file is not the committed one.
     pub(super) fn open_sorted(&self, file: &FileRef, owner: &Owner) -> Result<SortedFile, StoreError> {
         let path = self.facts_path(&file.sha256);
         let opened = SortedFile::open(&path, owner)?;
@@ -237,7 +238,7 @@ impl Files {
         Ok(opened)
     }
 
-    /// Compares what a file says that it holds with what was committed.
+    /// Compares the summary in a file's footer with the committed one.
     fn compare(found: &Summary, file: &FileRef) -> Result<(), String> {
         let FileRef { sha256, size_bytes, rows, .. } = file.clone();
         let committed = Summary { rows, size_bytes, sha256 };
@@ -260,12 +261,12 @@ impl Files {
         self.open_sorted(file, owner)?.verify(read).map(|_| ())
     }
 
-    /// That the rows of a sorted file, one of those that lie here, are whole and say nothing.
+    /// The error for sorted files whose checksums are valid and whose rows cannot be parsed.
     pub(super) fn unreadable(&self, owner: &Owner, detail: &str) -> StoreError {
-        owner.ill(&self.facts_dir, format!("cannot be understood: {detail}"))
+        owner.ill(&self.facts_dir, format!("has rows that cannot be parsed: {detail}"))
     }
 
-    /// What the footer of a sorted file shows to be wrong: that it is missing, was cut, or is another file.
+    /// The fault that the footer of a sorted file shows: the file is missing, was truncated, or is another file.
     pub(super) fn fault(&self, file: &FileRef, owner: &Owner) -> Option<StoreError> {
         let path = self.facts_path(&file.sha256);
         let compared = SortedFile::summary_of(&path, owner)
@@ -273,19 +274,19 @@ impl Files {
         compared.err()
     }
 
-    /// The sorted files of a source that are missing, cut or other files, as far as their footers show it.
+    /// The sorted files of a source that are missing, truncated or replaced, as far as their footers show it.
     pub fn faults(&self, state: &SourceState) -> Vec<StoreError> {
         let owner = state.owner(FileKind::Facts);
         state.sorted_files().filter_map(|file| self.fault(file, &owner)).collect()
     }
 
-    /// Gives sorted files that were made [`Files::apart`] their places here, durably.
+    /// Moves sorted files that were created in the folder of [`Files::apart`] to their final paths, durably.
     pub(super) fn take<'f>(
         &self,
         made: &Self,
         files: impl IntoIterator<Item = &'f FileRef>,
     ) -> Result<(), StoreError> {
-        // of what was under a name before, blocks may be in memory
+        // the cache may hold blocks of earlier files with these names
         self.blocks.clear();
         for file in files {
             let path = self.facts_path(&file.sha256);
@@ -295,22 +296,22 @@ impl Files {
         sync_dir(&self.facts_dir)
     }
 
-    /// Removes sorted files that nobody names any more. Whoever has one open reads on.
+    /// Removes sorted files that are no longer in use. Readers that have one open can still read it.
     pub(crate) fn remove<'f>(&self, files: impl IntoIterator<Item = &'f FileRef>) {
         for file in files {
             let path = self.facts_path(&file.sha256);
             if let Err(error) = fs::remove_file(&path)
                 && error.kind() != ErrorKind::NotFound
             {
-                tracing::warn!(%error, path = %path.display(), "a file that nobody needs stays");
+                tracing::warn!(%error, path = %path.display(), "could not remove an unused file");
             }
         }
     }
 
-    /// The first file found below the state directory `state_dir` that an earlier store has kept; none where there is none.
+    /// The first file in the state directory `state_dir` that belongs to an earlier store; `None` if there is none.
     ///
     /// # Errors
-    /// `Io` where a folder cannot be read.
+    /// `Io` if a folder cannot be read.
     pub(crate) fn any_kept(state_dir: &Path) -> Result<Option<PathBuf>, StoreError> {
         for folder in [FACTS_DIR, RAW_DIR] {
             for (path, kind) in kept_in(&state_dir.join(DIR).join(folder))? {
@@ -322,15 +323,15 @@ impl Files {
         Ok(None)
     }
 
-    /// The sorted files and payloads that are not among `named`, and incomplete payloads and marks. Other files were put there
-    /// by somebody else: they are logged, and left alone.
+    /// The sorted files and payloads that are not in `named`, and incomplete payloads and marks. Other files belong to
+    /// someone else: they are logged and not touched.
     pub(crate) fn unnamed(&self, named: &HashSet<String>) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
         let mut unnamed = Vec::new();
         for dir in [self.facts_dir.clone(), self.raw_dir()] {
             for (path, kind) in kept_in(&dir)? {
                 let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
                 if kind == KeptFile::Foreign {
-                    tracing::warn!(path = %path.display(), "not a file of oracled; it is left alone");
+                    tracing::warn!(path = %path.display(), "ignored a file that oracled did not create");
                 } else if !named.contains(stem) {
                     unnamed.push((path, kind));
                 }
@@ -340,7 +341,7 @@ impl Files {
     }
 }
 
-/// What a file of the ground-truth layer is, by its name.
+/// The kind of a file of the ground-truth layer, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeptFile {
     Sorted,
@@ -350,7 +351,7 @@ pub(crate) enum KeptFile {
     Foreign,
 }
 
-/// The files in a folder, with what each is; none where there is no folder.
+/// The files in a folder, each with its kind; empty if the folder does not exist.
 fn kept_in(dir: &Path) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
     let io = |source| StoreError::Io { path: dir.to_owned(), source };
     let entries = match fs::read_dir(dir) {

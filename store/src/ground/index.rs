@@ -1,21 +1,21 @@
-//! Where the pieces of a file lie: for each its length and its checksum, and the first key of a block of rows.
+//! The index of a file: the length and the checksum of each piece and, for a block of rows, its first key.
 
 use super::sealed::MAX_INDEX_BYTES;
 use crate::base::error::StoreError;
 use oracled_domain::base::varint::{put, put_part, take, take_part};
 use std::cmp::Ordering;
 
-/// No piece is longer.
+/// The longest piece, in bytes.
 const MAX_PIECE_BYTES: u64 = 5 << 20;
 
-/// A piece's place.
+/// The position of a piece in its file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
-    /// In bytes from the file's start.
+    /// The offset in the file, in bytes.
     pub(super) at: u64,
     pub(super) crc: u32,
     pub(super) len_bytes: u32,
-    /// Where its first key stands in the index.
+    /// The offset of its first key in the index.
     key_at: u32,
     key_bytes: u32,
 }
@@ -32,19 +32,20 @@ pub(super) fn put_piece(bytes: &mut Vec<u8>, first_key: &[u8], piece: &[u8]) -> 
     Ok(())
 }
 
-/// An index in memory: its bytes as they stand in the file, and the blocks' places.
+/// An index in memory: its bytes as in the file, and the parsed positions of the blocks.
 #[derive(Debug)]
 pub(super) struct Index {
     bytes: Vec<u8>,
     places: Vec<Place>,
-    /// How much all first keys have in common.
+    /// The length of the prefix that all first keys share.
     shared_bytes: usize,
-    /// Of each first key what follows that, as [`head`] has it: a search among these touches little memory.
+    /// The bytes of each first key after that prefix, as [`head`] returns them. A search in this list touches little
+    /// memory.
     heads: Vec<u128>,
 }
 
 impl Index {
-    /// Reads the index of blocks that take `data_bytes`; nothing if it is none.
+    /// Parses the index of blocks with a total length of `data_bytes`; `None` if it is invalid.
     pub(super) fn read(bytes: Vec<u8>, data_bytes: u64) -> Option<Self> {
         let mut places = Vec::new();
         let mut rest = bytes.as_slice();
@@ -71,7 +72,7 @@ impl Index {
         (at == data_bytes && ascends).then_some(index)
     }
 
-    /// The number of the block that holds `key` if any does; nothing if `key` lies before all.
+    /// The number of the only block that can hold `key`; `None` if `key` is before all blocks.
     pub(super) fn block_of(&self, key: &[u8]) -> Option<usize> {
         let shared = self.places.first().and_then(|place| self.first_key(place).get(..self.shared_bytes))?;
         let behind = match key.get(..self.shared_bytes).unwrap_or(key).cmp(shared) {
@@ -88,7 +89,7 @@ impl Index {
         behind.checked_sub(1)
     }
 
-    /// The place of a block by its number, from 0.
+    /// The position of the block with this number, counted from 0.
     pub(super) fn place(&self, block: usize) -> Option<&Place> {
         self.places.get(block)
     }
@@ -97,20 +98,20 @@ impl Index {
         &self.places
     }
 
-    /// The index as it stands in the file.
+    /// The index as it is stored in the file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     pub(super) fn first_key(&self, place: &Place) -> &[u8] {
-        // both were found within the bytes
+        // the parser found both within the bytes
         let at = place.key_at as usize;
         self.bytes.get(at..at + place.key_bytes as usize).unwrap_or_default()
     }
 }
 
-/// Sixteen bytes of `key` from `at` on, filled up with zeros, as a number: of two keys that begin alike, the one with the
-/// lesser number is less.
+/// Sixteen bytes of `key` from offset `at`, padded with zeros, as a number. Of two keys with the same first `at` bytes, the
+/// one with the lower number is lower.
 fn head(key: &[u8], at: usize) -> u128 {
     let mut head = [0; 16];
     for (place, byte) in head.iter_mut().zip(key.get(at..).unwrap_or_default()) {
@@ -119,7 +120,7 @@ fn head(key: &[u8], at: usize) -> u128 {
     u128::from_be_bytes(head)
 }
 
-/// How many bytes two keys have in common at their start.
+/// The length of the common prefix of two keys.
 pub(super) fn shared_bytes(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

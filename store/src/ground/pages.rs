@@ -1,4 +1,4 @@
-//! What a run's own file holds, a page at a time: its rejects, its changes, and where its records are.
+//! Pages of the rows in a run's own file: its rejects, its changes, and the positions of its records.
 
 use super::files::Files;
 use super::sealed::Owner;
@@ -12,11 +12,11 @@ use oracled_domain::ground::run::{FileRef, Run, RunState};
 use std::ops::Bound;
 
 impl Store {
-    /// The first `limit` rejects of a run, in the order of their positions in the payload, behind the position `after`.
-    /// None of a run that has not ended.
+    /// The first `limit` rejects of a run after the position `after`, in the order of their positions in the payload. Empty
+    /// if the run has not ended.
     ///
     /// # Errors
-    /// Where the run's file cannot be read.
+    /// The run's file cannot be read.
     pub fn rejects(&self, run: &Run, after: Option<u64>, limit: usize) -> Result<Vec<Reject>, StoreError> {
         let Some(rows) = &run.rows else { return Ok(Vec::new()) };
         let kind = if run.state == RunState::Completed { FileKind::Facts } else { FileKind::Rejects };
@@ -28,11 +28,11 @@ impl Store {
 }
 
 impl SourceView {
-    /// The first `limit` changes that the run with this number has made, each with its ordinal, behind the ordinal `after`.
-    /// None where there is no such run.
+    /// The first `limit` changes of run number `run` after the ordinal `after`, each with its ordinal. Empty if the run
+    /// does not exist.
     ///
     /// # Errors
-    /// Where the run's file cannot be read.
+    /// The run's file cannot be read.
     pub fn changes(
         &self,
         run: u32,
@@ -44,16 +44,16 @@ impl SourceView {
         page(&self.files, own, CHANGE, after, limit, ChangeEntry::read)
     }
 
-    /// The record that the run with this number has read at `position` of its payload, with all that is said of it; nothing
-    /// where it has taken none there. Of those that were collapsed the first one counts.
+    /// The record that run number `run` read at `position` of its payload, with all its statements. `None` if the run
+    /// accepted no record there. Of equal records that were merged, only the position of the first one has a result.
     ///
     /// # Errors
-    /// Where a file cannot be read.
+    /// A file cannot be read.
     pub fn record(&self, run: u32, position: u64) -> Result<Option<Record>, StoreError> {
         let Some(completed) = self.state.run(run) else { return Ok(None) };
         let rows = self.files.open_sorted(&completed.rows, &self.state.owner(FileKind::Facts))?;
         let Some(key) = rows.get(&row_key(PLACE, position))? else { return Ok(None) };
-        // it has none where it was collapsed with another one, or rejected
+        // the run has no such statement if the record was merged with an equal one, or rejected
         let is_of_run = |said: &StoredStatement| {
             (said.time.run, said.position) == (run, position) && said.time.content.is_some()
         };
@@ -62,7 +62,7 @@ impl SourceView {
     }
 }
 
-/// The first `limit` rows of one kind behind the number `after`, each with its number.
+/// The first `limit` rows of one kind after the number `after`, each with its number.
 fn page<T>(
     files: &Files,
     (rows, owner): (&FileRef, &Owner),

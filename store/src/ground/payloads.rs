@@ -1,4 +1,4 @@
-//! Which payloads can be read again, and why others cannot.
+//! The payloads that can be read again, and the reasons why others cannot.
 
 use super::state::{Completed, SourceState};
 use crate::audit::log::LogQuery;
@@ -14,11 +14,11 @@ use std::collections::{HashMap, HashSet};
 /// A run whose payload cannot be read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Which.
+    /// The id of the run.
     pub run_id: Sha256Hex,
-    /// Of which version of the source.
+    /// The version of the source that the run read.
     pub version: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -29,10 +29,10 @@ impl Unreadable {
 }
 
 impl Store {
-    /// The runs of the source `state` whose payloads are not whole in the archive, all bytes of which are read.
+    /// Reads all archived payloads of the source `state` completely. Returns the runs whose payload is missing or damaged.
     ///
     /// # Errors
-    /// Where the definitions or the log cannot be read.
+    /// The definitions or the log cannot be read.
     pub fn unreadable_payloads(&self, state: &SourceState) -> Result<Vec<Unreadable>, StoreError> {
         let oracle_id = state.entry.oracle_id();
         let prunings = self.prunings(oracle_id)?;
@@ -54,10 +54,11 @@ impl Store {
         Ok(unreadable)
     }
 
-    /// The runs of the source `state` whose payloads are not in the archive, though nobody has let them go.
+    /// The runs of the source `state` whose payload is missing from the archive without a reason: it was neither pruned nor
+    /// excluded by its pipeline.
     ///
     /// # Errors
-    /// Where the definitions or the log cannot be read.
+    /// The definitions or the log cannot be read.
     pub fn lost_payloads(&self, state: &SourceState) -> Result<Vec<Unreadable>, StoreError> {
         let prunings = self.prunings(state.entry.oracle_id())?;
         let mut lost = Vec::new();
@@ -72,11 +73,11 @@ impl Store {
         Ok(lost)
     }
 
-    /// Whether a run needs a payload: one that is running or held, or one whose pipeline keeps what it has read; those of the source
-    /// `pruned` need it no more.
+    /// Whether a run needs the payload: the run is in progress or held, or its pipeline keeps its payloads. Runs of the
+    /// source `pruned` do not count.
     ///
     /// # Errors
-    /// Where the runs cannot be read.
+    /// The runs cannot be read.
     pub fn is_payload_needed(
         &self,
         sha256: &Sha256Hex,
@@ -95,10 +96,10 @@ impl Store {
         Ok(false)
     }
 
-    /// Removes a payload unless a run needs it, as [`Store::is_payload_needed`] has it. Says how many bytes that frees.
+    /// Removes a payload unless [`Store::is_payload_needed`]. Returns the number of freed bytes.
     ///
     /// # Errors
-    /// Where the runs cannot be read, or the file cannot be removed.
+    /// The runs cannot be read, or the file cannot be removed.
     pub fn remove_unneeded_payload(
         &self,
         sha256: &Sha256Hex,
@@ -107,10 +108,10 @@ impl Store {
         if self.is_payload_needed(sha256, pruned)? { Ok(0) } else { self.files().remove_archived(sha256) }
     }
 
-    /// Removes a payload whose run did not begin, unless another run needs it. A payload that was archived before stays.
+    /// Removes a payload whose run did not begin, unless another run needs it. Keeps a payload that was archived earlier.
     ///
     /// # Errors
-    /// Where the runs cannot be read, or the file cannot be removed.
+    /// The runs cannot be read, or the file cannot be removed.
     pub fn remove_new_payload(&self, sha256: &Sha256Hex) -> Result<(), StoreError> {
         if self.files().is_marked(sha256.as_str()) {
             self.remove_unneeded_payload(sha256, None)?;
@@ -118,10 +119,10 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the payload of a run that failed, unless another run has read the same.
+    /// Removes the payload of a failed run, unless another run read the same payload.
     ///
     /// # Errors
-    /// Where the runs cannot be read, or the file cannot be removed.
+    /// The runs cannot be read, or the file cannot be removed.
     pub fn remove_payload_of(&self, failed: &Run) -> Result<(), StoreError> {
         let sha256 = &failed.input.raw_sha256;
         let is_other = |run: &Run| run.input.raw_sha256 == *sha256 && run.run_id != failed.run_id;
@@ -133,10 +134,11 @@ impl Store {
         Ok(())
     }
 
-    /// The payloads that only runs of the source `state` have read of it that came to nothing, and had ended before then.
+    /// The payloads that only failed, cancelled or discarded runs of the source `state` have read, if the run ended before
+    /// `before`.
     ///
     /// # Errors
-    /// Where the runs cannot be read.
+    /// The runs cannot be read.
     pub fn payloads_of_failures(
         &self,
         state: &SourceState,
@@ -153,7 +155,7 @@ impl Store {
         Ok(runs.map(|run| run.input.raw_sha256).collect())
     }
 
-    /// Why a payload need not be in the archive; nothing where it should.
+    /// The reason why a payload may be absent from the archive; `None` if it must be there.
     fn why_let_go(
         &self,
         Completed { run_id, raw_sha256, .. }: &Completed,
@@ -168,7 +170,7 @@ impl Store {
         Ok(is_pruned.then_some("its payload was pruned"))
     }
 
-    /// What was pruned of a source, each time with the number of its entry.
+    /// The prunings of a source, each with the number of its log entry.
     pub(super) fn prunings(&self, oracle_id: &SourceId) -> Result<Vec<(u64, PruneEntry)>, StoreError> {
         let event = Some("source_pruned".to_owned());
         let lines = self.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })?;

@@ -1,4 +1,4 @@
-//! What a source has said and does not say any more, taken out of its files when somebody asks for that.
+//! Pruning: removes the content of records that are no longer in force from a source's files, on request.
 
 use super::files::Made;
 use super::sorted::Keys;
@@ -12,25 +12,25 @@ use oracled_domain::ground::run::FileRef;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// After so many records it is asked whether to go on.
+/// The number of records between two calls of `proceed`.
 const ASKED_EVERY: u64 = 4096;
 
-/// A source's files without what was to go, which nothing names yet. Dropped before [`Pruned::named`] it removes them.
+/// A source's pruned files, which no commit names yet. If this is dropped before [`Pruned::named`], it removes them.
 #[derive(Debug)]
 pub struct Pruned {
-    /// The files that hold the source's statements from now on, the oldest first.
+    /// The files with the source's statements after the pruning, the oldest first.
     pub files: Vec<FileRef>,
-    /// How many statements have lost what they say.
+    /// Number of statements whose content was removed.
     pub statements: u64,
-    /// By how many bytes the files are shorter.
+    /// The reduction of the total size, in bytes.
     pub freed_bytes: u64,
-    /// The payloads, by their digests, that no statement of this source with content has come from.
+    /// The digests of the payloads from which no statement with content remains.
     pub unneeded: Vec<Sha256Hex>,
     made: Made,
 }
 
 impl Pruned {
-    /// The files, for the commit that names them: from now on they stay.
+    /// Keeps the files and returns them, for the commit that names them.
     #[must_use]
     pub fn named(mut self) -> Vec<FileRef> {
         self.made.named();
@@ -39,14 +39,15 @@ impl Pruned {
 }
 
 impl SourceView {
-    /// Writes the source's statements to one file, without the content of what had ended by `before`: of versions whose `valid_until` lies
-    /// there or earlier, and of statements from before that never came to hold or were corrected. The statements themselves
-    /// stay, with their times and digests; so does every statement of what holds later than `before`, or says the same as
-    /// that. `proceed` is asked now and then, with the number of records so far, whether to go on; nothing is handed back
-    /// where it says no.
+    /// Writes the source's statements to one file, without the content that ceased to hold by `before`. That is the content
+    /// of versions whose `valid_until` is at or before `before`, and of earlier statements that never came into force or
+    /// were corrected. The statements themselves stay, with their times and digests. A statement keeps its content if it is
+    /// in force after `before`, or has the same content as one that is. `proceed` is called from time to time with the
+    /// number of records so far. If it returns false, the result is `None`.
     ///
     /// # Errors
-    /// `Unavailable` or `Io` where the disk does not take it, and where a file cannot be read; nothing is then left.
+    /// `Unavailable` or `Io` if the disk cannot be written, and an error if a file cannot be read. No new file is left
+    /// then.
     pub fn prune(
         &self,
         before: Timestamp,
@@ -94,7 +95,7 @@ impl SourceView {
         Ok(Some(Pruned { files, statements, freed_bytes, unneeded, made }))
     }
 
-    /// Which of a record's statements keep what they say.
+    /// For each statement of a record, whether it keeps its content.
     fn kept(&self, record: &Record, before: Timestamp) -> Vec<bool> {
         let versions = self.known.versions(record.times());
         let is_kept = |said: &StoredStatement| {

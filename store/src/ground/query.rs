@@ -1,4 +1,4 @@
-//! Queries over a source: which records to look at, and which of them answer (RFC-0002, "Query Contract").
+//! Queries over a source: which records are read, and which of them match (RFC-0002, "Query Contract").
 
 use super::statement::StoredStatement;
 use super::view::{Found, IndexKey, Record, SourceView};
@@ -12,13 +12,13 @@ use oracled_domain::ground::timeline::{Knowledge, Scope};
 use std::fmt;
 use std::ops::Bound;
 
-/// So many records are looked at for one page of an answer, where nothing else is said.
+/// The default limit of records that are read for one page of an answer.
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
 /// The most work of one query, in units of [`oracled_domain::ground::query::Filter::work`]: about 2.5 s of one processor.
 pub const WORK_MAX: u64 = 16_000_000;
 /// The units of work between two calls of [`ScanBudget::go_on`].
 const WORK_BETWEEN_CHECKS: u64 = 4096;
-/// A block of an index leads to so many records that lie apart, or more.
+/// The estimated number of scattered records to which a block of an index leads, at least.
 const RECORDS_BY_INDEX_BLOCK: usize = 64;
 
 /// How much a query may read and compute.
@@ -51,42 +51,42 @@ pub enum ScanError {
     Stopped,
 }
 
-/// A page of an answer.
+/// A page of the answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
-    /// The records, in the order of their keys.
+    /// The matching records, in the order of their keys.
     pub found: Vec<Hit>,
-    /// How many bytes what they say has, with their keys.
+    /// The size of the contents of the records with their keys, in bytes.
     pub bytes: usize,
-    /// How many were looked at.
+    /// Number of records that were read.
     pub scanned: u64,
-    /// How many versions hold at the time, and cannot be looked at, since what they say was pruned.
+    /// Number of versions in force at the time that could not be checked, since their content was pruned.
     pub pruned: u64,
-    /// The key of the last record that was looked at, where there may be more behind it.
+    /// The key of the last record that was read; `None` if no more records follow.
     pub more: Option<Vec<u8>>,
-    /// How the records were come by.
+    /// The access path that was used.
     pub access: Access,
 }
 
-/// A record that answers.
+/// A record that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
-    /// The version that holds, without the bytes of what it says.
+    /// The version in force, without the bytes of its content.
     pub found: Found,
-    /// What it says.
+    /// The content of the version.
     pub content: Content,
 }
 
-/// How records are come by.
+/// An access path to records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// They speak of the one thing that the filters leave.
+    /// The filters leave a single identity.
     Identity,
-    /// They begin with what the filters leave of the things.
+    /// The filters fix the first axes of the identity.
     IdentityPrefix,
-    /// They have had the value that a filter leaves on this axis.
+    /// The filters leave a single value on this indexed axis.
     Index(String),
-    /// All are looked at.
+    /// All records are read.
     Scan,
 }
 
@@ -101,21 +101,21 @@ impl fmt::Display for Access {
     }
 }
 
-/// Which records to look at.
+/// The chosen access path with its keys.
 struct Plan {
     access: Access,
-    /// How their keys begin.
+    /// The prefix of the keys of all candidate records.
     prefix: Vec<u8>,
-    /// In which index they are found.
+    /// The index that leads to them, if one is used.
     index: Option<IndexKey>,
 }
 
 impl SourceView {
-    /// The records after the record key `after` that answer `query` at `point_in_time`. Only releases up to that time count,
-    /// and only those that were known at `known_at`, or are known now if there is none. A page ends at `max_results` or
-    /// `page_bytes` of the query, or at `records` of the budget.
+    /// The records after the record key `after` that match `query` at `point_in_time`. Only releases up to that time count,
+    /// and of them only those known at `known_at`, if it is given. A page ends at `max_results` or `page_bytes` of the
+    /// query, or at `records` of the budget.
     ///
-    /// The same query finds the same records in the same order, whatever files they lie in.
+    /// The same query finds the same records in the same order, regardless of the files that hold them.
     ///
     /// # Errors
     /// A file cannot be read, or contains an invalid record; the work exceeds `budget`; `go_on` of `budget` returned false.
@@ -141,7 +141,7 @@ impl SourceView {
                     }
                     let key = entry.get(value.0.len()..).unwrap_or_default();
                     page.pass(key)?;
-                    // there is none where all of the run that bore this key were rejected
+                    // there is no record if the run rejected all its records with this key
                     if let Some(record) = records.at(key)? {
                         page.look_at(record)?;
                     }
@@ -161,8 +161,9 @@ impl SourceView {
         Ok(page.answered)
     }
 
-    /// The way that looks at the fewest records, as far as the files' indexes in memory tell: where the thing is not fixed, an
-    /// index is taken unless it leads to more than what the beginning of the things leaves.
+    /// Selects the access path with the fewest records to read, as estimated from the file indexes in memory. If the
+    /// identity is not fixed completely, an index is used unless it leads to more blocks than the fixed part of the
+    /// identity.
     fn plan(&self, query: &Query) -> Plan {
         let prefix = query.identity.key();
         if query.identity_is_whole {
@@ -187,7 +188,7 @@ impl SourceView {
         }
     }
 
-    /// The place of an axis in the ontology, by which indexes know it.
+    /// The position of an axis in the ontology, which is part of index keys.
     #[must_use]
     pub fn axis_place(&self, axis: &Axis) -> Option<u16> {
         let place = self.ontology.axes.iter().position(|known| known.axis == axis.axis)?;
@@ -195,7 +196,7 @@ impl SourceView {
     }
 }
 
-/// A page in the making.
+/// A page that is being filled.
 struct Page<'q> {
     view: &'q SourceView,
     query: &'q Query,
@@ -229,14 +230,14 @@ impl<'q> Page<'q> {
             || *bytes >= self.query.page_bytes()
     }
 
-    /// Counts the record with this key.
+    /// Counts the record with this key as read.
     fn pass(&mut self, key: &[u8]) -> Result<(), ScanError> {
         self.answered.scanned += 1;
         key.clone_into(&mut self.last);
         self.spend(1)
     }
 
-    /// Counts work before it is done.
+    /// Adds work to the total before it is done.
     fn spend(&mut self, work: u64) -> Result<(), ScanError> {
         self.work = self.work.saturating_add(work);
         if self.work > self.budget.work {
@@ -270,7 +271,7 @@ impl<'q> Page<'q> {
     }
 
     fn look_at(&mut self, record: &Record) -> Result<(), ScanError> {
-        // before it is asked which of them holds: of most records none of them does
+        // checked before the version in force is computed: most records have no matching statement
         if !self.may_answer(&record.statements)? {
             return Ok(());
         }
@@ -286,13 +287,13 @@ impl<'q> Page<'q> {
         }
         let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
         self.answered.bytes += bytes;
-        // what it says stands beside it, and as it stands it would keep a whole block in memory
+        // the content is returned separately, and the row would keep a whole block in memory
         found.statement.row = Some(Bytes::new());
         self.answered.found.push(Hit { found, content });
         Ok(())
     }
 
-    /// The page, with more behind it.
+    /// Ends the page: more records may follow.
     fn cut(mut self) -> Answered {
         self.answered.more = Some(self.last);
         self.answered

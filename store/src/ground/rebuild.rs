@@ -1,8 +1,8 @@
-//! A source's sorted files made anew, where one of them is damaged or gone.
+//! Rebuilds a source's sorted files if one of them is damaged or missing.
 //!
-//! All that has made them is done once more, in the order in which it was done, in a folder apart: each run reads its
-//! payload again, and what was pruned between two runs is pruned there again. Since a run depends on its input alone, that
-//! comes to the same bytes, and so to the same names; where it does not, nothing is taken.
+//! All steps that created the files are repeated in their order in a separate folder. Each run reads its payload again, and
+//! each pruning between two runs is done again. A run depends only on its input, so the steps give the same bytes and the
+//! same names. If they do not, the result is discarded.
 
 use super::files::Files;
 use super::sealed::Owner;
@@ -18,25 +18,25 @@ use oracled_domain::ground::run::FileRef;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// One of the things that have made a source's files what they are.
+/// One step in the history of a source's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// A run became visible.
     Run(Box<Completed>),
-    /// What had ceased to hold before then was pruned.
+    /// Content that ceased to hold before this time was pruned.
     Prune(Timestamp),
 }
 
-/// Why files were not made anew. Those that there are stay as they are.
+/// The reason why files were not rebuilt. The existing files are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
-    /// What was read again is not what was read then.
+    /// A repeated step gave another result than the original one.
     #[error(
-        "{what} comes to another file than the one that was committed: this oracled reads its payload otherwise than the \
-         one that has ingested it. Restore the damaged files from a backup"
+        "{what} gives another file than the one that was committed: this oracled reads the payload differently from the \
+         one that ingested it. Restore the damaged files from a backup"
     )]
     Differs {
-        /// What was done again.
+        /// The step that gave another result.
         what: String,
     },
     /// A file cannot be read or written.
@@ -44,25 +44,25 @@ pub enum RebuildError {
     Store(#[from] StoreError),
 }
 
-/// A source's files on their way to be made anew. Dropped, it leaves nothing.
+/// The rebuild of a source's files. Dropping it removes its temporary folder.
 #[derive(Debug)]
 pub struct Rebuilding {
     files: Files,
     apart: Files,
     _dir: TempDir,
-    /// The source as it stands in the database.
+    /// The source's state in the database.
     committed: SourceState,
     revision: u64,
     ontology: Ontology,
-    /// The source as far as its steps were taken again.
+    /// The source's state after the steps that were repeated so far.
     state: SourceState,
 }
 
 impl Store {
-    /// What has made the files of the source `state`, in the order in which it happened.
+    /// The steps that created the files of the source `state`, in their order.
     ///
     /// # Errors
-    /// Where its runs or the log cannot be read.
+    /// The runs or the log cannot be read.
     pub fn steps(&self, state: &SourceState) -> Result<Vec<Step>, StoreError> {
         let pruned = self.prunings(state.entry.oracle_id())?;
         let mut pruned = pruned.into_iter().peekable();
@@ -80,10 +80,10 @@ impl Store {
         Ok(steps)
     }
 
-    /// Begins to make the files of a source anew; nothing where there is no such source.
+    /// Begins to rebuild the files of a source; `None` if the source does not exist.
     ///
     /// # Errors
-    /// Where the source cannot be read, or there is no room for a folder.
+    /// The source cannot be read, or the folder cannot be created.
     pub fn rebuilding(&self, oracle_id: &SourceId) -> Result<Option<Rebuilding>, StoreError> {
         let Some((committed, revision)) = self.source(oracle_id)? else { return Ok(None) };
         let ontology = self.ontology_of(&committed)?;
@@ -95,42 +95,42 @@ impl Store {
 }
 
 impl Rebuilding {
-    /// The source as it stands in the database.
+    /// The source's state in the database.
     #[must_use]
     pub const fn committed(&self) -> &SourceState {
         &self.committed
     }
 
-    /// The sorted files of the source that are not what was committed; all bytes of them are read.
+    /// Reads all sorted files of the source completely. Returns those that are not as committed.
     #[must_use]
     pub fn damaged(&self) -> Vec<FileRef> {
         let owner: Owner = self.committed.owner(FileKind::Facts);
         let is_damaged = |file: &&FileRef| {
             let read = self.files.verify_sorted(file, &owner, &mut |_| Ok(()));
-            read.inspect_err(|error| tracing::warn!(%error, "a file is to be made anew")).is_err()
+            read.inspect_err(|error| tracing::warn!(%error, "rebuilding a file")).is_err()
         };
         self.committed.sorted_files().filter(is_damaged).cloned().collect()
     }
 
-    /// Where the files are made.
+    /// The folders in which the new files are created.
     #[must_use]
     pub const fn apart(&self) -> &Files {
         &self.apart
     }
 
-    /// The source with what was made so far.
+    /// The source with the steps that were repeated so far.
     ///
     /// # Errors
-    /// Where that cannot be read.
+    /// The rebuilt files cannot be read.
     pub fn view(&self) -> Result<Arc<SourceView>, StoreError> {
         let (state, ontology) = (self.state.clone(), self.ontology.clone());
         SourceView::new(state, self.revision, ontology, &self.apart).map(Arc::new)
     }
 
-    /// Takes what the next run, `completed`, has come to.
+    /// Adds the result of the next run, `completed`.
     ///
     /// # Errors
-    /// `Differs` where it once came to something else.
+    /// `Differs` if the run's file is not the committed one.
     pub fn add(&mut self, completed: &Completed, staged: Staged) -> Result<(), RebuildError> {
         let before = std::mem::take(&mut self.state.files);
         let (rows, files) = (staged.rows.clone(), staged.statements.clone());
@@ -144,10 +144,10 @@ impl Rebuilding {
         Ok(())
     }
 
-    /// Prunes what was pruned then; says whether `proceed`, which is asked now and then, has let it.
+    /// Repeats a pruning. Returns false if `proceed` returned false.
     ///
     /// # Errors
-    /// Where the files cannot be read or written.
+    /// The files cannot be read or written.
     pub fn prune(&mut self, before: Timestamp, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
         let Some(pruned) = self.view()?.prune(before, proceed)? else { return Ok(false) };
         let files = pruned.named();
@@ -156,13 +156,14 @@ impl Rebuilding {
         Ok(true)
     }
 
-    /// Puts what was made in the place of the files that are `damaged`: what there is then is what was committed.
+    /// Replaces the files in `damaged` by the rebuilt ones, which are the committed files.
     ///
     /// # Errors
-    /// `Differs` where the whole has not come to that; nothing is taken then. Where a file cannot be moved some may have been.
+    /// `Differs` if the result is not the committed state; then no file is replaced. If a file cannot be moved, some may
+    /// have been replaced.
     pub fn finish(self, damaged: &[FileRef]) -> Result<(), RebuildError> {
         if self.state.files != self.committed.files || self.state.completed != self.committed.completed {
-            let what = format!("what source {} has ingested", self.committed.entry.oracle_id());
+            let what = format!("the rebuild of source {}", self.committed.entry.oracle_id());
             return Err(RebuildError::Differs { what });
         }
         Ok(self.files.take(&self.apart, damaged)?)

@@ -1,15 +1,16 @@
-//! How a file of the ground-truth layer ends, and how its pieces are read and checked.
+//! The end of a file of the ground-truth layer, and the checked reading of its pieces.
 //!
-//! Behind the data stand an index, which knows where each piece lies and its checksum, and a footer:
+//! The data is followed by an index, which has the position and the checksum of each piece, and by a footer:
 //!
 //! ```text
 //! count (8) | SHA-256 (32) | bytes of the index (8) | CRC-32 of the index (4) | version (4) | CRC-32 of the footer so far (4)
 //! | magic (8)
 //! ```
 //!
-//! The SHA-256 identifies the content; the file is named by it. Whoever opens a file compares it with the one that was
-//! committed: a whole file in the place of another is an error at once. Numbers are big-endian. A bit that flips anywhere is thus found: in a piece by the index, in the index by the footer, in
-//! the footer by its own checksum or the magic, and a file that is cut does not end with a footer.
+//! Numbers are big-endian. The SHA-256 identifies the content, and the file is named by it. Each opening compares it with
+//! the committed digest, so that an intact file in the place of another one is an error at once. Every flipped bit is
+//! found: the index has the checksums of the pieces, the footer has that of the index, and the footer has its own checksum
+//! and the magic. A truncated file does not end with a footer.
 
 use crate::base::error::{FileKind, StoreError};
 use oracled_domain::Sha256Hex;
@@ -19,28 +20,28 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The bytes of a footer.
+/// The length of a footer, in bytes.
 pub(super) const FOOTER_BYTES: u64 = 68;
-/// An index is in memory while its file is open, and while it is written.
+/// The longest index, in bytes. It is in memory while its file is open and while the file is written.
 pub(super) const MAX_INDEX_BYTES: u64 = 1 << 30;
 
-/// A kind of file.
+/// The format of a kind of file.
 #[derive(Debug)]
 pub(super) struct Format {
-    /// What stands at the very end.
+    /// The last bytes of the file.
     pub(super) magic: [u8; 8],
-    /// The version that this build writes; it reads this one alone.
+    /// The version that this build writes, and the only one that it reads.
     pub(super) version: u32,
 }
 
-/// What a footer says of the bytes before it.
+/// The content of a footer.
 #[derive(Debug)]
 pub(super) struct Footer {
-    /// What the format counts.
+    /// The count that the format defines: rows of a sorted file, bytes of a payload.
     pub(super) count: u64,
-    /// The digest that the file is named by.
+    /// The digest by which the file is named.
     pub(super) sha256: Sha256Hex,
-    /// The bytes before the index.
+    /// The offset of the index: the length of the data before it.
     pub(super) index_at: u64,
     pub(super) index_bytes: u64,
     index_crc: u32,
@@ -61,12 +62,12 @@ impl Format {
     }
 }
 
-/// Whose file one is, and what it holds, for whoever is told that it is damaged.
+/// The source and the content of a file, for the error if it is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     /// The source.
     pub oracle_id: SourceId,
-    /// What it holds.
+    /// The content of the file.
     pub kind: FileKind,
 }
 
@@ -75,13 +76,13 @@ impl Owner {
         Self { oracle_id: oracle_id.clone(), kind }
     }
 
-    /// That there is something wrong with the file at `path`.
+    /// The error for a fault of the file at `path`.
     pub(super) fn ill(&self, path: &Path, fault: String) -> StoreError {
         let Self { oracle_id, kind } = self.clone();
         StoreError::SourceFile { oracle_id, kind, path: path.to_owned(), fault }
     }
 
-    /// What a failed look at the file at `path` comes to.
+    /// The error for a file at `path` that cannot be opened.
     pub(super) fn not_found(&self, path: &Path, source: io::Error) -> StoreError {
         match source.kind() {
             ErrorKind::NotFound => self.ill(path, "is missing".into()),
@@ -90,7 +91,7 @@ impl Owner {
     }
 }
 
-/// A file that is only read, piece by piece.
+/// A read-only file that is read in pieces.
 #[derive(Debug)]
 pub(super) struct Sealed {
     file: File,
@@ -102,15 +103,15 @@ impl Sealed {
     /// Opens the file at `path`.
     pub(super) fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
         let not_found = |source| owner.not_found(path, source);
-        // whoever opens a pipe waits for its writer
+        // opening a named pipe would wait for its writer
         if !fs::metadata(path).map_err(not_found)?.is_file() {
-            return Err(owner.ill(path, "is no file".into()));
+            return Err(owner.ill(path, "is not a regular file".into()));
         }
         let file = File::open(path).map_err(not_found)?;
         Ok(Self { file, path: path.to_owned(), owner: owner.clone() })
     }
 
-    /// Reads and checks the footer alone.
+    /// Reads and checks only the footer.
     pub(super) fn footer(&self, format: &Format) -> Result<Footer, StoreError> {
         let size_bytes = self.file.metadata().map_err(|source| self.unread(0, source))?.len();
         let Some(footer_at) = size_bytes.checked_sub(FOOTER_BYTES) else {
@@ -127,7 +128,7 @@ impl Sealed {
         }
         let is_bounded = footer.index_bytes <= MAX_INDEX_BYTES;
         let Some(index_at) = footer_at.checked_sub(footer.index_bytes).filter(|_| is_bounded) else {
-            return Err(self.damaged(footer_at, "its index is longer than it can be"));
+            return Err(self.damaged(footer_at, "its index is longer than the limit"));
         };
         footer.index_at = index_at;
         Ok(footer)
@@ -141,7 +142,7 @@ impl Sealed {
         Ok((footer, index))
     }
 
-    /// Reads `len_bytes` from `at` on, and checks them.
+    /// Reads `len_bytes` bytes from offset `at`, and checks their checksum.
     pub(super) fn read_checked(
         &self,
         at: u64,
@@ -156,18 +157,18 @@ impl Sealed {
         Ok(())
     }
 
-    /// Reads `len_bytes` from `at` on, which must have been found plausible.
+    /// Reads `len_bytes` bytes from offset `at`. The caller has checked the length.
     pub(super) fn read(&self, at: u64, len_bytes: u64, into: &mut Vec<u8>) -> Result<(), StoreError> {
         into.resize(usize::try_from(len_bytes).expect("lengths were checked against bounds"), 0);
         self.file.read_exact_at(into, at).map_err(|source| self.unread(at, source))
     }
 
-    /// That what was found `at` so many bytes from the start is not what was written.
+    /// The error for damage at offset `at`.
     pub(super) fn damaged(&self, at: u64, what: &str) -> StoreError {
         self.owner.ill(&self.path, format!("is damaged at byte {at}: {what}"))
     }
 
-    /// That the file is whole, and is the one with the digest `found`.
+    /// The error for an intact file with another digest, `found`.
     pub(super) fn other(&self, found: &Sha256Hex) -> StoreError {
         self.owner.ill(&self.path, format!("is another file: its content has SHA-256 {found}"))
     }
@@ -188,7 +189,7 @@ impl Sealed {
     }
 }
 
-/// The footer's content and the version; nothing if `footer` is not one.
+/// The footer's content and its version; `None` if `footer` is invalid.
 fn split_footer(format: &Format, footer: &[u8]) -> Option<(Footer, u32)> {
     let (footer, magic) = footer.split_last_chunk::<8>()?;
     let (footer, crc) = footer.split_last_chunk()?;

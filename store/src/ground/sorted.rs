@@ -1,7 +1,7 @@
-//! Sorted files: rows in key order, written once, found by a search in memory and one read.
+//! Sorted files: rows in key order, written once. A lookup is a search in memory and one read.
 //!
-//! Rows lie in blocks of about a page ([`block`]). Behind the blocks stand the index, which has the first key, the length
-//! and the checksum of each, and a footer. The same rows give the same bytes.
+//! The rows are in blocks of about 4 KiB ([`block`]). The index after the blocks has the first key, the length and the
+//! checksum of each block. A footer ends the file. The same rows give the same bytes.
 
 mod block;
 mod cache;
@@ -31,17 +31,17 @@ const FORMAT: Format = Format { magic: *b"oracledS", version: 2 };
 
 /// A key and its value.
 pub type Row = (Vec<u8>, Vec<u8>);
-/// A key and its value, until the next row is asked for.
+/// A key and its value, borrowed until the next row is read.
 pub type LentRow<'r> = (&'r [u8], &'r [u8]);
 
-/// What a sorted file holds.
+/// The content of a sorted file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// The number of its rows.
     pub rows: u64,
-    /// Its length.
+    /// Its length, in bytes.
     pub size_bytes: u64,
-    /// The digest of its rows and their index, which is its name.
+    /// The SHA-256 of its rows and their index, which is also its name.
     pub sha256: Sha256Hex,
 }
 
@@ -58,12 +58,12 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A sorted file that is read, by any number of threads. Its index is in memory: about 1 % of its length, where keys are
-/// short. A copy is the same file.
+/// A sorted file that any number of threads can read. Its index is in memory: about 1 % of the file's length if keys are
+/// short. A clone reads the same file.
 #[derive(Debug, Clone)]
 pub struct SortedFile {
     inner: Arc<Inner>,
-    /// Where blocks are kept that are looked up.
+    /// The cache of the blocks that lookups read.
     cache: Option<(BlockCache, u128)>,
 }
 
@@ -75,11 +75,11 @@ struct Inner {
 }
 
 impl SortedFile {
-    /// Opens the file at `path`, which is `owner`'s, and reads and checks its index.
+    /// Opens the file at `path` of `owner`. Reads and checks its index.
     ///
     /// # Errors
-    /// `SourceFile` where there is none, index or footer are damaged, or it was cut; `Newer` where another version wrote it;
-    /// `Io` where it cannot be read.
+    /// `SourceFile` if the file is missing or truncated, or its index or footer is damaged; `Newer` if another version
+    /// wrote it; `Io` if it cannot be read.
     pub fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
         let file = Sealed::open(path, owner)?;
         let (footer, index) = file.seal(&FORMAT)?;
@@ -89,16 +89,16 @@ impl SortedFile {
         Ok(Self { inner: Arc::new(Inner { file, index, summary }), cache: None })
     }
 
-    /// What the file at `path` says that it holds, by its footer alone.
+    /// The summary in the footer of the file at `path`, without reading its index.
     ///
     /// # Errors
-    /// As [`SortedFile::open`].
+    /// The errors of [`SortedFile::open`].
     pub fn summary_of(path: &Path, owner: &Owner) -> Result<Summary, StoreError> {
         Ok(Summary::of(Sealed::open(path, owner)?.footer(&FORMAT)?))
     }
 
-    /// The same file, which has the digest `sha256`: blocks that hold what is looked up, or where a range begins, are kept in
-    /// `cache`. What comes from there was checked when it was read.
+    /// The same file, which has the digest `sha256`, with a cache. Blocks that are read for a lookup or for the start of a
+    /// range are kept in `cache`. A cached block was checked when it was read.
     #[must_use]
     pub fn cached(self, cache: &BlockCache, sha256: &Sha256Hex) -> Self {
         let digits = sha256.as_str().get(..32).and_then(|digits| u128::from_str_radix(digits, 16).ok());
@@ -106,22 +106,22 @@ impl SortedFile {
         Self { cache: Some((cache.clone(), file)), ..self }
     }
 
-    /// The same file, for whoever reads much, and once.
+    /// The same file without a cache, for a single read of many rows.
     #[must_use]
     pub fn uncached(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), cache: None }
     }
 
-    /// What the file says that it holds: not yet compared with its rows.
+    /// The summary in the footer. It has not been compared with the rows.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.inner.summary
     }
 
-    /// The value under `key`.
+    /// The value at `key`.
     ///
     /// # Errors
-    /// `SourceFile` where the block that would hold it is damaged, `Io` where it cannot be read.
+    /// `SourceFile` if the block that can hold the key is damaged, `Io` if it cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let only = Bound::Included(key.to_vec());
         let mut rows = Rows::new(self.clone(), only.clone(), only);
@@ -135,13 +135,13 @@ impl SortedFile {
         self.with_prefix_from(prefix, Bound::Included(prefix))
     }
 
-    /// Of the rows whose keys begin with `prefix`, those from `start` on, in key order.
+    /// The rows from `start` on whose keys begin with `prefix`, in key order.
     #[must_use]
     pub fn with_prefix_from(&self, prefix: &[u8], start: Bound<&[u8]>) -> Rows {
         Rows::new(self.clone(), start.map(<[u8]>::to_vec), behind(prefix))
     }
 
-    /// In how many blocks rows may lie whose keys begin with `prefix`; nothing is read for that.
+    /// The number of blocks that can hold rows whose keys begin with `prefix`, computed from the index in memory.
     #[must_use]
     pub fn blocks_with_prefix(&self, prefix: &[u8]) -> usize {
         let first = self.block_of(prefix).unwrap_or_default();
@@ -152,11 +152,12 @@ impl SortedFile {
         end.saturating_sub(first)
     }
 
-    /// Reads all of the file anew and checks it; `read` is called with the length of each block. What it returns is to be
-    /// compared with what was committed: a whole file in the place of this one has another digest.
+    /// Reads the whole file again and checks it; `read` is called with the length of each block. The caller compares the
+    /// result with the committed summary: an intact file in the place of this one has another digest.
     ///
     /// # Errors
-    /// `SourceFile` that names the first damaged block by file and offset, `Io` where it cannot be read; the error of `read`.
+    /// `SourceFile` with the file and the offset of the first damaged block; `Io` if it cannot be read; the error of
+    /// `read`.
     pub(super) fn verify(
         &self,
         read: &mut dyn FnMut(u64) -> Result<(), StoreError>,
@@ -191,7 +192,7 @@ impl SortedFile {
         let found = Summary { rows, size_bytes, sha256: sha256.finish() };
         if found != *file.summary() {
             let summary = file.summary();
-            return Err(sealed.damaged(0, &format!("it holds {found}, and its footer says {summary}")));
+            return Err(sealed.damaged(0, &format!("it holds {found}, and its footer has {summary}")));
         }
         Ok(found)
     }
@@ -200,13 +201,13 @@ impl SortedFile {
         self.inner.index.block_of(key)
     }
 
-    /// The first key of a block by its number; nothing where there is no such block.
+    /// The first key of block number `block`; `None` if the block does not exist.
     fn first_key(&self, block: usize) -> Option<&[u8]> {
         let index = &self.inner.index;
         index.place(block).map(|place| index.first_key(place))
     }
 
-    /// A block by its number, by way of the cache if there is one.
+    /// Block number `block`, from the cache if it has it.
     fn look_up(&self, block: usize) -> Result<Bytes, StoreError> {
         match &self.cache {
             Some((cache, file)) => cache.block((*file, block), || self.read_block(block)),
@@ -214,7 +215,7 @@ impl SortedFile {
         }
     }
 
-    /// Reads a block by its number and checks it; one that is not there is empty.
+    /// Reads and checks block number `block`; empty if the block does not exist.
     fn read_block(&self, block: usize) -> Result<Bytes, StoreError> {
         let mut bytes = Vec::new();
         if let Some(place) = self.inner.index.place(block) {
@@ -223,15 +224,15 @@ impl SortedFile {
         Ok(bytes.into())
     }
 
-    /// That a block's checksum is right and its rows cannot be read.
+    /// The error for a block with a valid checksum whose rows cannot be parsed.
     fn malformed(&self, block: usize) -> StoreError {
         let at = self.inner.index.place(block).map_or(0, |place| place.at);
         self.inner.file.damaged(at, "its rows cannot be read")
     }
 }
 
-/// Where the keys that begin with `prefix` end: at the prefix with its last byte counted up, or the one before if that is
-/// full.
+/// The end of the range of keys that begin with `prefix`: the prefix without its trailing bytes of 255, with the last of the
+/// remaining bytes incremented.
 fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
     let mut behind = prefix.get(..kept).unwrap_or_default().to_vec();

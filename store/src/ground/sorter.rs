@@ -1,7 +1,7 @@
-//! Rows in any order, put in key order within a bound of memory.
+//! Sorts rows by key with limited memory.
 //!
-//! Rows that do not fit are sorted and written out, a piece at a time, to files that have no name: they are gone when they
-//! are closed, also when the process is killed. Pieces are merged so that there are never many.
+//! Rows that do not fit into memory are sorted and written to unnamed files, called pieces. The system removes such a file
+//! when it is closed, even if the process is killed. Pieces are merged, so that their number stays small.
 
 mod piece;
 
@@ -10,35 +10,35 @@ use crate::ground::sorted::{LentRow, Merge, RowSource, check_row};
 use piece::{Piece, PieceRows};
 use std::path::{Path, PathBuf};
 
-/// So many pieces are merged at a time.
+/// The number of pieces that are merged at a time.
 const FAN_IN: usize = 16;
-/// No sort takes more memory, whatever it is allowed.
+/// The upper limit of a sort's memory, regardless of the given limit.
 const MAX_MEMORY_BYTES: usize = 1 << 30;
 
-/// A row in memory: its key at `at`, and its value behind it.
+/// A row in memory: its key is at offset `at`, followed by its value.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// The key's first bytes behind those that all keys share, once that is known: most rows are told apart by them.
+    /// The first 8 bytes of the key after the prefix that all keys share; set by the sort. They decide most comparisons.
     head: u64,
     at: usize,
     key_bytes: u32,
     value_bytes: u32,
 }
 
-/// What a place takes, and as much again twice: the list of them grows by being copied to one of double the length.
+/// The memory of a `Place`, three times: while the list grows, it is copied to one of double the length.
 const PLACE_BYTES: usize = 3 * size_of::<Place>();
 
-/// Sorts rows by their keys; rows of equal keys stay in the order in which they came.
+/// Sorts rows by their keys. Rows with equal keys stay in the order of their insertion.
 ///
-/// Of the memory it is given it counts the bytes of all keys and values that it holds, and 72 for each row. Beside that it
-/// takes a buffer and a row for each of at most 16 pieces that are merged, and a row that is longer than the bound is held
+/// The memory limit covers the bytes of all keys and values in memory, and 72 bytes for each row. In addition, the sort
+/// needs a buffer and a row for each of at most 16 pieces that are merged. A row that is longer than the limit is held
 /// alone.
 #[derive(Debug)]
 pub struct Sorter {
     dir: PathBuf,
     memory_bytes: usize,
     held: Held,
-    /// In the order of their rows; each with how many times its rows were merged.
+    /// The pieces in the order of their rows, each with the number of times its rows were merged.
     pieces: Vec<(u32, Piece)>,
 }
 
@@ -47,25 +47,25 @@ pub struct Sorter {
 pub struct Held {
     bytes: Vec<u8>,
     places: Vec<Place>,
-    /// The number of rows that were gone through.
+    /// The number of rows that were read.
     passed: usize,
 }
 
 impl Sorter {
-    /// Sorts within `memory_bytes`, or within 1 GiB where that is more; what does not fit goes to the disk of `dir`, under no name.
+    /// Sorts within `memory_bytes`, at most 1 GiB. Rows that do not fit are written to unnamed files in `dir`.
     #[must_use]
     pub fn new(dir: &Path, memory_bytes: usize) -> Self {
         let memory_bytes = memory_bytes.min(MAX_MEMORY_BYTES);
-        // memory that is asked for and not touched costs nothing; growing would need it twice
+        // reserved memory that is not touched costs nothing, and growing would need twice the memory
         let held = Held { bytes: Vec::with_capacity(memory_bytes), ..Held::default() };
         Self { dir: dir.to_owned(), memory_bytes, held, pieces: Vec::new() }
     }
 
-    /// Takes a row.
+    /// Adds a row.
     ///
     /// # Errors
-    /// `TooLarge` where it is longer than a sorted file takes: it is left out. `Unavailable` or `Io` where the disk does not
-    /// take what does not fit into memory: rows are then lost, and the sort is to be given up.
+    /// `TooLarge` if the row exceeds the limits of sorted files; the row is not added. `Unavailable` or `Io` if rows cannot
+    /// be written to the disk; rows are then lost, and the caller must drop the sorter.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_row(key, value)?;
         let row_bytes = key.len() + value.len();
@@ -74,7 +74,7 @@ impl Sorter {
             self.spill()?;
         }
         let Held { bytes, places, .. } = &mut self.held;
-        // both are short: the row was checked
+        // both fit: the row was checked
         let (key_bytes, value_bytes) = (key.len() as u32, value.len() as u32);
         places.push(Place { head: 0, at: bytes.len(), key_bytes, value_bytes });
         bytes.extend_from_slice(key);
@@ -82,10 +82,10 @@ impl Sorter {
         Ok(())
     }
 
-    /// All rows in key order.
+    /// The rows in key order.
     ///
     /// # Errors
-    /// `Unavailable` or `Io` where the disk does not take what does not fit into memory.
+    /// `Unavailable` or `Io` if rows cannot be written to the disk.
     pub fn finish(mut self) -> Result<Sorted, StoreError> {
         if self.pieces.is_empty() {
             self.held.sort();
@@ -101,13 +101,13 @@ impl Sorter {
         Ok(Sorted::Merged(merge(self.pieces)))
     }
 
-    /// Writes the rows in memory out as a piece.
+    /// Writes the rows in memory to a piece.
     fn spill(&mut self) -> Result<(), StoreError> {
         self.held.sort();
         self.pieces.push((0, Piece::write(&self.dir, &mut self.held)?));
         let Held { bytes, places, passed } = &mut self.held;
         bytes.clear();
-        // a row that was longer than the bound has left its room
+        // free the extra memory of a row that was longer than the limit
         bytes.shrink_to(self.memory_bytes);
         places.clear();
         *passed = 0;
@@ -117,14 +117,14 @@ impl Sorter {
         Ok(())
     }
 
-    /// The level of the last pieces if there are as many of it as are merged at a time.
+    /// The level of the last pieces if enough of them have the same level to be merged.
     fn full_level(&self) -> Option<u32> {
         let (last, _) = self.pieces.last()?;
         let of_level = self.pieces.iter().rev().take_while(|(level, _)| level == last).count();
         (of_level >= FAN_IN).then_some(*last)
     }
 
-    /// Makes one piece of `level` of the last ones.
+    /// Merges the last pieces into one piece of `level`.
     fn merge_last(&mut self, level: u32) -> Result<(), StoreError> {
         let last = self.pieces.split_off(self.pieces.len().saturating_sub(FAN_IN));
         self.pieces.push((level, Piece::write(&self.dir, &mut merge(last))?));
@@ -143,7 +143,7 @@ impl Held {
         for place in &mut self.places {
             place.head = head(key(bytes, place).get(shared..).unwrap_or_default());
         }
-        // of equal keys the one that came first lies first
+        // rows with equal keys keep their order of insertion
         self.places.sort_unstable_by(|one, other| {
             one.head
                 .cmp(&other.head)
@@ -170,8 +170,7 @@ fn merge(pieces: Vec<(u32, Piece)>) -> Merge<PieceRows> {
     Merge::new(pieces.into_iter().map(|(_, piece)| piece.rows()).collect())
 }
 
-/// The first bytes of a key as a number, in the order of keys: what is not there counts as 0, so that equal numbers say
-/// nothing.
+/// The first 8 bytes of a key as a number in key order, padded with zeros. Keys with equal numbers need a full comparison.
 fn head(key: &[u8]) -> u64 {
     let mut head = [0; 8];
     head.iter_mut().zip(key).for_each(|(byte, of_key)| *byte = *of_key);
@@ -182,12 +181,12 @@ fn key<'b>(bytes: &'b [u8], place: &Place) -> &'b [u8] {
     bytes.get(place.at..place.at + place.key_bytes as usize).unwrap_or_default()
 }
 
-/// Rows in key order, of equal keys in the order in which they came.
+/// Rows in key order; rows with equal keys are in the order of their insertion.
 #[derive(Debug)]
 pub enum Sorted {
-    /// All of them are in memory.
+    /// All rows are in memory.
     Held(Held),
-    /// They are in pieces.
+    /// The rows are in pieces.
     Merged(Merge<PieceRows>),
 }
 

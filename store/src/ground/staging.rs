@@ -1,6 +1,6 @@
-//! A run on its way into files: records in any order, sorted within a bound of memory, held against what there is.
+//! Writes the records of a run to files: sorts them with limited memory, and compares them with the stored statements.
 //!
-//! Nothing of it is visible before a commit names its files, and what is not finished is removed at the next start.
+//! The run is not visible before a commit names its files. Incomplete files are removed at the next start.
 
 use super::files::{Files, Made};
 use super::sorted::{Keys, RowSource, SortedFile, SortedWriter};
@@ -25,21 +25,21 @@ use effect::EffectGauge;
 pub(super) use facts::FactsWriter;
 use fresh::{Fresh, Group};
 
-/// What begins the key of a record's place in a run's own file, in the order in which these are written: as records are
-/// read, as they are merged, and at the end.
+/// The first byte of the key of a record's position in a run's own file. The rows are written in the order of these three
+/// kinds: positions while records are read, changes while they are merged, rejects at the end.
 pub(super) const PLACE: u8 = b'a';
-/// What begins the key of a change.
+/// The first byte of the key of a change.
 pub(super) const CHANGE: u8 = b'c';
-/// What begins the key of a reject.
+/// The first byte of the key of a reject.
 pub(super) const REJECT: u8 = b'r';
 
-/// A run's memory, in bytes: for its statements, and once more for the rest.
+/// The memory of a run in bytes: for its statements, and for each of its other sorts.
 const SORT_BYTES: usize = 64 << 20;
 const SMALL_SORT_BYTES: usize = 16 << 20;
-/// After so many records it is asked whether to go on.
+/// The number of records between two calls of `proceed`.
 const ASKED_EVERY: u64 = 4096;
 
-/// A run on its way into files.
+/// A run whose files are being written.
 #[derive(Debug)]
 pub struct Staging {
     files: Files,
@@ -51,18 +51,18 @@ pub struct Staging {
     /// The run's own file.
     rows: SortedWriter,
     counts: RunCounts,
-    /// The bytes of the last statement.
+    /// A buffer for the bytes of a statement.
     bytes: Vec<u8>,
 }
 
-/// A record that was taken.
+/// An accepted record.
 #[derive(Debug)]
 pub struct Accepted<'a> {
-    /// What it speaks of, and what the source knows it by.
+    /// The record key: the identity of the entity and the source's id of the record.
     pub key: &'a [u8],
-    /// What it says.
+    /// The statement.
     pub statement: &'a StoredStatement,
-    /// The places of the axes that records are looked up by, each with the key bytes of the value.
+    /// For each indexed axis with a value: the position of the axis in the ontology, and the key bytes of the value.
     pub index: &'a [(u16, Vec<u8>)],
 }
 
@@ -73,25 +73,25 @@ pub(super) fn row_key(kind: u8, number: u64) -> [u8; 9] {
     key
 }
 
-/// A run in files that nothing names yet. Dropped before [`Staged::named`] it removes them.
+/// The files of a run that no commit names yet. If this is dropped before [`Staged::named`], it removes them.
 #[derive(Debug)]
 pub struct Staged {
-    /// What came of it.
+    /// The counts of the run.
     pub counts: RunCounts,
-    /// The file that holds its rejects, its changes, and where its records are.
+    /// The file with its rejects, its changes, and the positions of its records.
     pub rows: FileRef,
-    /// The files that hold the source's statements, the oldest first.
+    /// The files with the source's statements, the oldest first.
     pub statements: Vec<FileRef>,
-    /// Of an undo: the records that it would bring back and whose content was pruned.
+    /// For an undo: the number of records that it would restore and whose content was pruned.
     pub pruned: u64,
     made: Made,
 }
 
 impl Staging {
-    /// Begins the run of this id and number.
+    /// Begins the run with this id and number.
     ///
     /// # Errors
-    /// `Unavailable` or `Io` where the disk does not take it.
+    /// `Unavailable` or `Io` if the files cannot be created.
     pub fn new(files: &Files, run_id: &Sha256Hex, run: u32) -> Result<Self, StoreError> {
         let (dir, name) = (files.work_dir(), run_id.as_str().to_owned());
         Ok(Self {
@@ -107,10 +107,10 @@ impl Staging {
         })
     }
 
-    /// Takes a record. Records come in the order of their positions.
+    /// Adds an accepted record. Records are added in the order of their positions.
     ///
     /// # Errors
-    /// `Unavailable` or `Io` where the disk does not take it: the run is then to be given up.
+    /// `Unavailable` or `Io` if the disk cannot be written; the caller must then drop the run.
     pub fn accept(&mut self, accepted: &Accepted<'_>) -> Result<(), StoreError> {
         let Accepted { key, statement, index } = accepted;
         self.counts.read += 1;
@@ -132,7 +132,7 @@ impl Staging {
     /// force.
     ///
     /// # Errors
-    /// As [`Staging::accept`].
+    /// The errors of [`Staging::accept`].
     pub fn reject(&mut self, reject: &Reject, key: Option<&[u8]>) -> Result<(), StoreError> {
         self.counts.read += 1;
         match key {
@@ -142,7 +142,7 @@ impl Staging {
         self.keep_reject(reject)
     }
 
-    /// The statement that this run has a record, rejected at this position.
+    /// The statement that represents a rejected record at this position.
     const fn rejected(&self, position: u64) -> StoredStatement {
         StoredStatement {
             time: Statement { run: self.run, valid_from: None, valid_until: None, content: None },
@@ -155,7 +155,7 @@ impl Staging {
         }
     }
 
-    /// Notes what was noted of a record that is taken.
+    /// Counts a warning about an accepted record.
     pub fn warn(&mut self, warning: &Rejection) {
         *self.counts.warnings_by_rule.entry(warning.rule).or_default() += 1;
     }
@@ -165,7 +165,7 @@ impl Staging {
         (self.counts.axes, self.counts.warnings) = (axes, warnings);
     }
 
-    /// What has come of it so far.
+    /// The counts so far.
     #[must_use]
     pub const fn counts(&self) -> &RunCounts {
         &self.counts
@@ -178,12 +178,11 @@ impl Staging {
         self.rejects.push(&row_key(REJECT, reject.position), &json)
     }
 
-    /// Holds the run against what the source has said before, and writes its files. `proceed` is asked now and then, with
-    /// the number of records that were looked at, whether to go on.
+    /// Compares the run with the source's earlier statements, and writes its files. `proceed` is called from time to time
+    /// with the number of records so far. If it returns false, the result is `None`.
     ///
     /// # Errors
-    /// `Unavailable` or `Io` where the disk does not take it; nothing is then left. Nothing is handed back where `proceed`
-    /// says no.
+    /// `Unavailable` or `Io` if the disk cannot be written; no file is then left.
     pub fn finish(
         mut self,
         view: &SourceView,
@@ -197,7 +196,7 @@ impl Staging {
         let mut gauge = EffectGauge::new(view, &releases, release);
         let kept = tiers::kept(&view.state.files, self.counts.read);
         let others_change = changes_others(view, release);
-        // in files that stay, and whose other records the run cannot change, only its own records are looked up
+        // in files that stay, only the run's own records are looked up, unless the run can change other records
         let looked_up = if others_change { 0 } else { kept };
         let mut older = view.records_once(0..looked_up);
         let mut old = view.records_once(looked_up..view.open.len()).begin()?;
@@ -270,7 +269,7 @@ impl Staging {
         Ok(rejected)
     }
 
-    /// Keeps what the run changes of a record.
+    /// Stores and counts the changes of the run to a record.
     fn tell_changes(
         &mut self,
         view: &SourceView,
@@ -300,10 +299,10 @@ impl Staging {
         Ok((self.counts, rows))
     }
 
-    /// Only the rejects, for a run that comes to nothing.
+    /// Stores only the rejects, for a failed run.
     ///
     /// # Errors
-    /// As [`Staging::accept`].
+    /// The errors of [`Staging::accept`].
     pub fn rejects_only(self) -> Result<(RunCounts, FileRef), StoreError> {
         drop(self.rows);
         let rows = begin_rows(&self.files, &self.name)?;
@@ -329,7 +328,7 @@ pub(super) fn index_of(file: &SortedFile) -> Box<dyn RowSource> {
 }
 
 impl Staged {
-    /// Only the rejects, for a run of which nothing was taken in the end: its other files are removed.
+    /// Keeps only the rejects, for a run that changes nothing in the end. Its other files are removed.
     #[must_use]
     pub fn rejects_only(mut self) -> (RunCounts, FileRef) {
         self.made.kept(&self.rows);
@@ -344,13 +343,13 @@ impl Staged {
         (std::mem::take(&mut self.counts), self.rows.clone())
     }
 
-    /// Leaves its files to the commit that names them: from now on they stay.
+    /// Keeps the files, for the commit that names them.
     pub fn named(mut self) {
         self.made.named();
     }
 }
 
-/// Whether a record that is in force afterwards has lost its content, other than before.
+/// Whether a record in force after the release has no content, and was not such a record before.
 fn restores_pruned(record: &Record, before: &Knowledge, after: &Knowledge) -> bool {
     let times: Vec<Statement> = record.times().copied().collect();
     let is_pruned = |known: &Knowledge| {
@@ -361,8 +360,8 @@ fn restores_pruned(record: &Record, before: &Knowledge, after: &Knowledge) -> bo
     is_pruned(after) && !is_pruned(before)
 }
 
-/// Whether a release can change records that it does not hold: a snapshot withdraws them, and an undo, or a version that is
-/// read again, takes back what was said of them before.
+/// Whether a release can change records that it does not contain. A snapshot withdraws them. An undo, or a new reading of
+/// the same version, revokes earlier statements about them.
 fn changes_others(view: &SourceView, release: &Release) -> bool {
     let known = view.state.completed.iter();
     release.snapshot

@@ -1,4 +1,4 @@
-//! What the database keeps of a source: its entry, what was ingested, and which files hold it.
+//! The state of a source in the database: its entry, its runs, and the files with its data.
 
 use super::sealed::Owner;
 use crate::base::error::FileKind;
@@ -12,25 +12,25 @@ use oracled_domain::ground::timeline::{Knowledge, Release, Scope};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// So many runs that have come to nothing are remembered of a source.
+/// The number of runs of a source that are remembered although they are not visible.
 const ATTEMPTS_MAX: usize = 100;
 
-/// A source as it stands in the database.
+/// A source as stored in the database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceState {
     /// Its entry in the registry.
     pub entry: SourceRegistryEntry,
-    /// How old its answers may be, where that was set.
+    /// The freshness policy, if one was set: the maximum ages of its answers.
     pub policy: Option<FreshnessPolicy>,
-    /// The times when its data was declared stale, with the end of each, the oldest first.
+    /// The periods in which its data was declared stale, the oldest first.
     pub invalidations: Vec<Invalidation>,
     /// The number of invalidations so far. Unlike a timestamp it orders events correctly after the clock was set back.
     pub invalidation_count: u64,
     /// The runs that are visible, in the order of their numbers, from 1.
     pub completed: Vec<Completed>,
-    /// What records go through by each definition that one of them has used, by its digest: as provenance tells of it.
+    /// The transformations of records by each definition that was used, by the definition's digest, for provenance.
     pub transformations: BTreeMap<Sha256Hex, Vec<String>>,
-    /// The sorted files that hold their statements, the oldest first.
+    /// The sorted files with its statements, the oldest first.
     pub files: Vec<FileRef>,
     /// The runs that are not visible, the oldest first.
     pub attempts: Vec<Sha256Hex>,
@@ -50,35 +50,35 @@ pub struct Invalidation {
     pub last_at: Timestamp,
     /// The number of that declaration.
     pub last: u64,
-    /// When it was confirmed that the data holds after all.
+    /// When an operator confirmed that the data is still valid.
     pub confirmed_at: Option<Timestamp>,
 }
 
-/// A run that is visible, as far as every reader needs it.
+/// A visible run, with the values that every reader needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completed {
     /// Its id.
     pub run_id: Sha256Hex,
-    /// By which pipeline.
+    /// The pipeline of the run.
     pub pipeline_id: PipelineId,
-    /// By which definition of it.
+    /// The digest of the pipeline's definition.
     pub pipeline_sha256: Sha256Hex,
-    /// The payload's digest.
+    /// The payload's SHA-256.
     pub raw_sha256: Sha256Hex,
-    /// Where the payload was pulled from.
+    /// The URL from which the payload was pulled; `None` for an upload.
     pub source_url: Option<String>,
-    /// The release that it has read.
+    /// The release that it read.
     pub release: Release,
     /// The number of invalidations of the source when the payload was requested or submitted, or the held run was approved.
     pub invalidation_count: u64,
-    /// How many records it accepted.
+    /// Number of accepted records.
     pub records: u64,
-    /// The file that holds its rejects, its changes, and where each of its records is.
+    /// The file with its rejects, its changes, and the position of each of its records.
     pub rows: FileRef,
 }
 
 impl SourceState {
-    /// A source that was just registered.
+    /// The state of a newly registered source.
     #[must_use]
     pub const fn new(entry: SourceRegistryEntry) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl SourceState {
         }
     }
 
-    /// Its sorted files: those with its statements, and each run's own.
+    /// All its sorted files: those with its statements, and each run's own file.
     pub fn sorted_files(&self) -> impl Iterator<Item = &FileRef> {
         self.files.iter().chain(self.completed.iter().map(|completed| &completed.rows))
     }
@@ -158,7 +158,7 @@ impl SourceState {
     /// present counts all, even if the clock was set back.
     #[must_use]
     pub fn invalidated_at(&self, past: Option<Timestamp>, scope: Scope) -> Option<Timestamp> {
-        // most sources have none, and each query asks
+        // a shortcut, since each query calls this and most sources have no invalidations
         if self.invalidations.is_empty() {
             return None;
         }
@@ -213,7 +213,7 @@ impl SourceState {
         self
     }
 
-    /// The same source with a run among those that are not visible.
+    /// The same source, with a run added to the runs that are not visible.
     #[must_use]
     pub fn with_attempt(mut self, run_id: &Sha256Hex) -> Self {
         self.held.retain(|held| held != run_id);
@@ -224,7 +224,7 @@ impl SourceState {
         self
     }
 
-    /// The same source with a run that is held.
+    /// The same source, with a held run added.
     #[must_use]
     pub fn with_held(self, run_id: &Sha256Hex) -> Self {
         let mut state = self.with_attempt(run_id);
@@ -232,8 +232,8 @@ impl SourceState {
         state
     }
 
-    /// The same source with a run that has become visible, whose records went through `transformations`, and whose
-    /// statements are in `files`.
+    /// The same source, with a run that has become visible. Its records went through `transformations`, and all statements
+    /// of the source are now in `files`.
     #[must_use]
     pub fn with_completed(
         mut self,

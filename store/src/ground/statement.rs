@@ -1,24 +1,24 @@
-//! A statement as it lies in a sorted file.
+//! The encoding of a statement in a sorted file.
 
 use bytes::{Buf, Bytes};
 use jiff::Timestamp;
 use oracled_domain::base::varint::{put, take};
 use oracled_domain::ground::timeline::Statement;
 
-/// What one run says of one source record.
+/// The statement of one run about one source record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredStatement {
-    /// What the order of time depends on.
+    /// The parts of the statement on which validity depends.
     pub time: Statement,
     /// The record's number in the payload.
     pub position: u64,
-    /// Where its raw bytes begin in the payload.
+    /// The offset of the record's raw bytes in the payload.
     pub offset: u64,
-    /// How many there are.
+    /// The length of the raw bytes.
     pub len: u32,
-    /// Their SHA-256.
+    /// The SHA-256 of the raw bytes.
     pub raw_hash: [u8; 32],
-    /// Whether its pipeline vouches for it: nothing was noted of it on its way.
+    /// Whether its pipeline verified it: the record caused no warning.
     pub verified: bool,
     /// Its row (`Content::to_row`); `None` if it was pruned, or the record was rejected.
     pub row: Option<Bytes>,
@@ -37,7 +37,7 @@ impl StoredStatement {
         self.row.is_none() && self.time.content.is_some()
     }
 
-    /// Replaces `bytes` by its own; the run is in the key.
+    /// Replaces the content of `bytes` by the encoded statement, without the run, which is part of the key.
     pub(super) fn write_to(&self, bytes: &mut Vec<u8>) {
         let Statement { valid_from, valid_until, content, .. } = &self.time;
         let flags = [
@@ -58,7 +58,7 @@ impl StoredStatement {
         bytes.extend_from_slice(self.row.as_deref().unwrap_or_default());
     }
 
-    /// The statement of `run` in `bytes`, whose row stays where it is; `None` if they are not one.
+    /// Parses the statement of `run`. Its row shares memory with `bytes`. `None` if `bytes` is invalid.
     #[must_use]
     pub(super) fn read(run: u32, mut bytes: Bytes) -> Option<Self> {
         let mut rest = bytes.as_ref();
@@ -88,7 +88,7 @@ pub(super) fn put_time(bytes: &mut Vec<u8>, time: &Timestamp) {
     bytes.extend_from_slice(&time.as_nanosecond().to_be_bytes());
 }
 
-/// Takes a time off the start of `bytes`; `None` if there is none.
+/// Reads a time from the start of `bytes` and removes it; `None` if `bytes` is too short or the time is invalid.
 pub(super) fn take_time(bytes: &mut &[u8]) -> Option<Timestamp> {
     Timestamp::from_nanosecond(i128::from_be_bytes(*take_array(bytes)?)).ok()
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_reads_back_as_itself() {
+    fn statement_survives_encoding_and_decoding() {
         for (valid_from, valid_until, content, row) in [
             (None, None, Some([3; 32]), Some(Bytes::from_static(b"{}"))),
             (Some(Timestamp::MIN), Some(Timestamp::MAX), Some([3; 32]), Some(Bytes::new())),

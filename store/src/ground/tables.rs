@@ -1,4 +1,4 @@
-//! The rows of the ground-truth layer, and its sources with their files open.
+//! The rows of the ground-truth layer, and its sources with open files.
 
 use super::files::{Files, KeptFile};
 use super::sealed::Owner;
@@ -19,7 +19,7 @@ use std::fs;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A handle for reading all that is stored: the tables, and the files of the ground-truth layer. Cheap to clone.
+/// A read handle for all stored data: the tables, and the files of the ground-truth layer. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
     tables: Tables,
@@ -34,18 +34,18 @@ impl Deref for Store {
     }
 }
 
-/// What is open of the ground-truth layer.
+/// The open files of the ground-truth layer.
 #[derive(Debug)]
 struct Ground {
     files: Files,
     views: RwLock<Views>,
 }
 
-/// Sources with their files open, as far as they were asked for.
+/// The sources that were opened so far, with their open files.
 #[derive(Debug, Default)]
 struct Views {
     open: HashMap<SourceId, Arc<SourceView>>,
-    /// How often one was forgotten: what was read before that may be old.
+    /// The number of removals so far. A source that was read before a removal may be outdated, and is not cached.
     forgotten: u64,
 }
 
@@ -54,7 +54,7 @@ impl Store {
         Self { tables, ground: Arc::new(Ground { files, views: RwLock::default() }) }
     }
 
-    /// The same store with these rows in place of those of the same names.
+    /// The same store, with these rows in place of the stored rows of the same names.
     pub(crate) fn with_preview(&self, rows: impl Iterator<Item = ((Table, Vec<u8>), Row)>) -> Self {
         Self { tables: self.tables.with_preview(rows), ground: Arc::clone(&self.ground) }
     }
@@ -71,14 +71,14 @@ impl Store {
         }
     }
 
-    /// Lets go of all sources.
+    /// Removes the cached views of all sources.
     pub(crate) fn forget_all(&self) {
         let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
         views.forgotten += 1;
         views.open.clear();
     }
 
-    /// Has a source's files opened anew by whoever asks next: others have taken their places.
+    /// Removes the cached view of a source, so that the next reader opens its replaced files.
     pub fn reopen(&self, oracle_id: &SourceId) {
         self.forget(&[oracle_id]);
     }
@@ -94,7 +94,7 @@ impl Store {
         self.read_row(Table::Sources, oracle_id.as_str())
     }
 
-    /// Every source, in the order of their ids.
+    /// All sources, in the order of their ids.
     pub fn sources(&self) -> Result<Vec<SourceState>, StoreError> {
         self.read_all(Table::Sources)
     }
@@ -104,23 +104,23 @@ impl Store {
         self.read_row(Table::Runs, run_id.as_str())
     }
 
-    /// Every run, in the order of their ids.
+    /// All runs, in the order of their ids.
     pub fn runs(&self) -> Result<Vec<Run>, StoreError> {
         self.read_all(Table::Runs)
     }
 
-    /// The ids of the runs that begin with these digits, two at the most.
+    /// The ids of the runs that begin with these digits, at most two.
     pub fn runs_with_prefix(&self, digits: &str) -> Result<Vec<String>, StoreError> {
         let from = key(Table::Runs, &[digits.as_bytes()]);
         let to = key(Table::Runs, &[digits.as_bytes(), &[u8::MAX]]);
         self.names(Table::Runs, from..to, .., 2)
     }
 
-    /// The completed runs whose rows were last written by the entry `seq` or a later one, in that order, each with the number
-    /// of its entry.
+    /// The completed runs whose rows were last written by entry `seq` or later, ordered by entry number. Each has the
+    /// number of its entry.
     ///
     /// # Errors
-    /// Where the store cannot be read.
+    /// The store cannot be read.
     pub fn completed_since(&self, seq: u64) -> Result<Vec<(u64, Run)>, StoreError> {
         let mut runs = Vec::new();
         for name in self.names(Table::Runs, rows::all(Table::Runs), seq..=self.last_seq(), usize::MAX)? {
@@ -135,7 +135,7 @@ impl Store {
         Ok(runs)
     }
 
-    /// A source with its files open, as it is now.
+    /// The current state of a source, with its files open.
     pub fn view(&self, oracle_id: &SourceId) -> Result<Option<Arc<SourceView>>, StoreError> {
         let ground = &self.ground;
         let before = {
@@ -157,12 +157,12 @@ impl Store {
     /// Opens the current files of a source for a check. Dropping the view closes them.
     ///
     /// # Errors
-    /// As [`Store::view`].
+    /// The errors of [`Store::view`].
     pub fn view_for_check(&self, oracle_id: &SourceId) -> Result<Option<Arc<SourceView>>, StoreError> {
         Ok(self.open_view(oracle_id)?.map(Arc::new))
     }
 
-    /// Opens a source's files; anew where others have taken their place meanwhile.
+    /// Opens the files of a source. Tries again if they were replaced meanwhile.
     fn open_view(&self, oracle_id: &SourceId) -> Result<Option<SourceView>, StoreError> {
         let mut found = self.source(oracle_id)?;
         loop {
@@ -177,20 +177,20 @@ impl Store {
         }
     }
 
-    /// The ontology that a source is of.
+    /// The ontology of a source.
     pub(super) fn ontology_of(&self, state: &SourceState) -> Result<Ontology, StoreError> {
         let reference = &state.entry.registration.ontology;
         let found = self.ontology(reference)?;
         let oracle_id = state.entry.oracle_id();
-        let detail = || format!("source {oracle_id} is of the ontology {reference}, which is missing");
+        let detail = || format!("source {oracle_id} uses ontology {reference}, which is missing");
         found.ok_or_else(|| StoreError::Short { dir: self.dir().to_owned(), detail: detail() })
     }
 
-    /// Removes the files that `before` named and its source does not name any more: to be called once the commit that has
-    /// replaced them is durable. Whoever has one open reads on.
+    /// Removes the files that `before` names and the source no longer does. Call it after the commit that replaced them is
+    /// durable. Readers that have one open can still read it.
     ///
     /// # Errors
-    /// Where the source cannot be read; nothing is removed then.
+    /// The source cannot be read; no file is removed then.
     pub fn remove_replaced(&self, before: &SourceState) -> Result<(), StoreError> {
         let Some((now, _)) = self.source(before.entry.oracle_id())? else { return Ok(()) };
         let replaced: Vec<_> = before.files.iter().filter(|file| !now.files.contains(file)).collect();
@@ -198,11 +198,10 @@ impl Store {
         Ok(())
     }
 
-    /// What is wrong at first sight with the sorted files that are named: each that is missing, or has another length. Their
-    /// bytes are not read.
+    /// The sorted files in use that are missing or have another length or footer. Only their footers are read.
     ///
     /// # Errors
-    /// Where the rows that name them cannot be read.
+    /// The rows that name the files cannot be read.
     pub fn file_faults(&self) -> Result<Vec<StoreError>, StoreError> {
         let mut faults: Vec<_> =
             self.sources()?.iter().flat_map(|state| self.files().faults(state)).collect();
@@ -248,13 +247,13 @@ impl Store {
         Ok(verified)
     }
 
-    /// Removes the files of runs that a kill has cut short.
+    /// Removes the files of runs that a kill interrupted.
     ///
     /// A new or older store names none of them either, and their loss would be final. A file is removed only if the store knows
     /// the run that made it, or if a mark shows that no commit named it. Other payloads are kept and logged.
     ///
     /// # Errors
-    /// `Short` where rows are missing, or a file was made by a run that the store does not know; nothing is removed then.
+    /// `Short` if rows are missing, or if a run that the store does not know wrote a file. No file is removed then.
     pub(crate) fn remove_unnamed_files(&self, promised: Counts) -> Result<(), StoreError> {
         let name = |file: &FileRef| file.sha256.as_str().to_owned();
         let (sources, runs) = (self.sources()?, self.runs()?);
@@ -297,7 +296,7 @@ impl Store {
                     Ok(run_id) if known.contains(&run_id) => {}
                     Ok(run_id) => return Err(unknown(&format!("run {run_id}, which is not in the store"))),
                     Err(error) => {
-                        tracing::warn!(%error, "no run names this file; it is left alone");
+                        tracing::warn!(%error, "kept a file that no run names");
                         continue;
                     }
                 },

@@ -1,4 +1,4 @@
-//! A store with a source that runs are fed to, for tests.
+//! A store with a source and functions to ingest runs, for tests.
 
 use super::files::Files;
 use super::query::ScanBudget;
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 
 pub(super) const SOURCE: &str = "worldbank";
 
-/// What a run says of the people in a country in a year.
+/// The statement of a run about the population of a country in a year.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) country: String,
@@ -36,7 +36,7 @@ pub(super) struct Said {
     pub(super) from: Option<i64>,
 }
 
-/// A run over some records.
+/// The input of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Reading {
     pub(super) version: String,
@@ -124,7 +124,7 @@ impl Reading {
     }
 }
 
-/// A store in a directory of its own, with one source.
+/// A store in a temporary directory, with one source.
 pub(super) struct World {
     pub(super) dir: TempDir,
     open: Option<(Journal, Store)>,
@@ -167,7 +167,7 @@ impl World {
     }
 
     pub(super) fn reopen(&mut self) {
-        // it is locked as long as anyone holds it
+        // the store is locked while a handle exists
         self.close();
         self.open = Some(open(self.dir.path()));
     }
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// A run up to where a commit would name its files.
+    /// A run up to the point where a commit would name its files.
     pub(super) fn staging(&self, reading: &Reading) -> Staging {
         let (run_id, number) = (reading.input().run_id(), self.view().state.next_number());
         self.staging_in(self.store().files(), (&run_id, number), reading)
@@ -242,10 +242,10 @@ impl World {
     pub(super) fn staged(&self, reading: &Reading) -> Result<Staged, StoreError> {
         let release = self.release(reading);
         let staged = self.staging(reading).finish(&self.view(), &release, |_| true)?;
-        Ok(staged.expect("nobody says to stop"))
+        Ok(staged.expect("it is not stopped"))
     }
 
-    /// A run that becomes visible; the files that it replaces are removed.
+    /// Ingests a run that becomes visible, and removes the files that it replaces.
     pub(super) fn ingest(&mut self, reading: &Reading) -> RunCounts {
         let release = self.release(reading);
         let staged = self.staged(reading).expect("it is staged");
@@ -257,10 +257,10 @@ impl World {
         counts
     }
 
-    /// Takes what had ended by `before` out of the source, as far as the files go; says how many statements have lost what
-    /// they say, and which payloads nothing needs any more.
+    /// Prunes the content that ceased to hold by `before`, without removing payloads. Returns the number of pruned
+    /// statements, and the payloads that are no longer needed.
     pub(super) fn prune(&mut self, before: i64) -> (u64, Vec<Sha256Hex>) {
-        let pruned = self.view().prune(at(before), |_| true).expect("it is read").expect("nobody stops it");
+        let pruned = self.view().prune(at(before), |_| true).expect("it is read").expect("it is not stopped");
         let told = (pruned.statements, pruned.unneeded.clone());
         let old = self.view();
         let mut state = old.state.clone();
@@ -280,19 +280,19 @@ impl World {
         told
     }
 
-    /// All that the source says, as lines of JSON.
+    /// The export of the source, as lines of JSON.
     pub(super) fn export(&self) -> Vec<u8> {
         let mut export = Vec::new();
         self.view().export(&mut export).expect("memory takes it");
         export
     }
 
-    /// Where a sorted file lies.
+    /// The path of a sorted file.
     pub(super) fn facts_path(&self, file: &FileRef) -> PathBuf {
         self.dir.path().join("ground/facts").join(format!("{}.sorted", file.sha256))
     }
 
-    /// Where a run's payload lies in the archive.
+    /// The path of a run's payload in the archive.
     pub(super) fn payload_path(&self, reading: &Reading) -> PathBuf {
         self.dir.path().join("ground/raw").join(format!("{}.raw", reading.input().raw_sha256))
     }
@@ -353,14 +353,14 @@ impl World {
         }
     }
 
-    /// Puts a run's payload into the archive.
+    /// Archives a run's payload.
     pub(super) fn archive(&self, reading: &Reading) {
         let mut writer = self.store().files().archive_writer().expect("a file");
         reading.said.iter().for_each(|said| writer.push(&said.raw()).expect("the disk takes it"));
         writer.finish().expect("the disk takes it");
     }
 
-    /// All that holds at `second`, in key order, as far as it was known at `known_s`.
+    /// The records in force at `second`, in key order, by the releases known at `known_s`.
     pub(super) fn holds(&self, second: i64, known_s: Option<i64>) -> Vec<(String, u32, u64)> {
         let (view, ontology) = (self.view(), ontology());
         let query = query(&ontology, &[]);

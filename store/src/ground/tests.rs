@@ -1,4 +1,4 @@
-//! Runs on their way into a source's files, and what is read back from them.
+//! Tests of ingestion into a source's files, and of queries over them.
 
 use super::testing::*;
 use crate::StoreError;
@@ -27,7 +27,7 @@ fn in_order(reading: &Reading) -> Vec<(String, u32, u64)> {
 }
 
 #[test]
-fn each_release_is_given_back_exactly_whatever_the_order_of_ingestion() {
+fn queries_return_each_release_for_any_order_of_ingestion() {
     let releases = three_releases();
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut world = World::new();
@@ -43,12 +43,12 @@ fn each_release_is_given_back_exactly_whatever_the_order_of_ingestion() {
 }
 
 #[test]
-fn what_was_known_at_a_time_is_answered_as_it_was_then() {
+fn query_by_known_at_uses_only_runs_known_then() {
     let releases = three_releases();
     let mut world = World::new();
     world.ingest(&releases[0]);
     world.ingest(&releases[2]);
-    // the release in between comes last, and the first one is read again with another number
+    // the middle release is ingested last, and the first one is read again with another value
     world.ingest(&releases[1]);
     world.ingest(&reading("2020", 100, true, vec![said("ABW", 1, 9)]));
     let known = |run: i64| Some(1_000_000 + run);
@@ -61,7 +61,7 @@ fn what_was_known_at_a_time_is_answered_as_it_was_then() {
 }
 
 #[test]
-fn provenance_tells_what_was_superseded_and_withdrawn_and_by_what() {
+fn provenance_reports_supersession_and_withdrawal() {
     let mut world = World::new();
     three_releases().iter().for_each(|release| drop(world.ingest(release)));
     let view = world.view();
@@ -120,7 +120,7 @@ fn record_is_none_at_positions_that_were_collapsed_or_rejected() {
 }
 
 #[test]
-fn one_key_two_hundred_thousand_times_is_one_record_or_as_many_rejects() {
+fn ingest_handles_one_key_two_hundred_thousand_times() {
     const TIMES: u64 = 200_000;
     let mut same = reading("1", 100, true, vec![said("ABW", 1, 1); TIMES as usize]);
     let mut world = World::new();
@@ -137,7 +137,7 @@ fn one_key_two_hundred_thousand_times_is_one_record_or_as_many_rejects() {
 }
 
 #[test]
-fn what_a_run_changes_is_told_in_pages() {
+fn changes_of_a_run_are_paged_by_ordinal() {
     let mut world = World::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
@@ -157,7 +157,7 @@ fn what_a_run_changes_is_told_in_pages() {
 }
 
 #[test]
-fn a_record_is_found_by_where_a_run_has_read_it() {
+fn record_is_found_by_run_and_position() {
     let mut world = World::new();
     three_releases().iter().for_each(|release| drop(world.ingest(release)));
     let view = world.view();
@@ -169,7 +169,7 @@ fn a_record_is_found_by_where_a_run_has_read_it() {
 }
 
 #[test]
-fn the_same_runs_make_the_same_files_in_every_store() {
+fn same_runs_make_the_same_files_in_every_store() {
     let names = || {
         let mut world = World::new();
         three_releases().iter().for_each(|release| drop(world.ingest(release)));
@@ -183,7 +183,7 @@ fn the_same_runs_make_the_same_files_in_every_store() {
 }
 
 #[test]
-fn a_run_that_is_given_up_leaves_no_files() {
+fn dropped_or_stopped_run_leaves_no_files() {
     let mut world = World::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
@@ -206,14 +206,14 @@ fn a_run_that_is_given_up_leaves_no_files() {
 }
 
 #[test]
-fn files_that_nothing_names_go_at_the_next_opening_and_the_others_stay() {
+fn opening_removes_only_files_without_a_reference() {
     let mut world = World::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
     let before = world.file_names();
     world.archive(&releases[0]);
     world.archive(&releases[1]);
-    // a kill between the files and the commit
+    // as after a kill between writing the files and the commit
     let release = world.release(&releases[1]);
     let rows = world.view().state.completed[0].rows.clone();
     let mut run =
@@ -296,7 +296,7 @@ fn file_that_is_missing_or_has_another_length_is_found_at_once() {
 }
 
 #[test]
-fn a_reader_reads_on_in_the_files_that_were_merged_away() {
+fn reader_keeps_reading_files_that_were_merged_away() {
     let mut world = World::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
@@ -314,12 +314,12 @@ fn a_reader_reads_on_in_the_files_that_were_merged_away() {
 }
 
 #[test]
-fn what_is_looked_up_stays_in_memory_and_scans_and_runs_leave_that_alone() {
+fn block_cache_is_filled_by_lookups_and_not_by_scans_or_runs() {
     const YEARS: u32 = 2000;
     let mut world = World::new();
     world.ingest(&reading("1", 100, false, (0..YEARS).map(|year| said("ABW", year, 1)).collect()));
     assert_eq!(world.holds(100, None).len(), YEARS as usize);
-    // so few that each is looked up in the file that there is
+    // so few that each record is looked up in the existing file
     let mut few = reading("2", 200, false, (0..100).map(|step| said("ABW", step * 20, 2)).collect());
     world.ingest(&few);
     assert_eq!(world.view().file_count(), 2);
@@ -340,14 +340,14 @@ fn what_is_looked_up_stays_in_memory_and_scans_and_runs_leave_that_alone() {
     let registered = world.view().state.clone();
     world.commit(vec![crate::Write::PutSource(Arc::new(registered))]);
     look_up(&world);
-    assert_eq!(kept(&world), before, "the same files, opened again, are the same blocks");
+    assert_eq!(kept(&world), before, "the reopened files use the same blocks");
     few.version = "3".into();
     world.ingest(&few);
     assert_eq!(kept(&world), before, "a merge keeps none of what it reads");
 }
 
 #[test]
-fn sources_that_say_the_same_share_no_files() {
+fn runs_with_equal_content_share_no_files() {
     let mut world = World::new();
     let empty = reading("1", 100, false, Vec::new());
     world.ingest(&empty);
@@ -358,7 +358,7 @@ fn sources_that_say_the_same_share_no_files() {
     assert_eq!(world.file_names().len(), 3);
 }
 
-/// Small runs over few keys, so that they meet.
+/// Small runs over few keys, so that their records overlap.
 fn readings() -> impl Strategy<Value = Vec<Reading>> {
     let said =
         (0_u32..6, 0_u64..3, proptest::option::weighted(0.2, 0_i64..8)).prop_map(|(year, people, from)| {
@@ -377,11 +377,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn files_hold_what_a_plain_list_of_statements_holds(readings in readings()) {
+    fn files_match_a_plain_list_of_statements(readings in readings()) {
         let mut world = World::new();
         let mut releases: Vec<Release> = Vec::new();
         let mut model = BTreeMap::<Vec<u8>, Vec<(Statement, Said)>>::new();
-        // so much that small runs look their records up instead of walking through all
+        // enough records that a small run looks its records up instead of scanning all
         let base = (0..400).filter(|year| *year != 3).map(|year| said("ABW", year, 1)).collect();
         let base = reading("base", 0, false, base);
         for (number, reading) in (1..).zip(std::iter::once(&base).chain(&readings)) {
@@ -428,7 +428,7 @@ proptest! {
     }
 }
 
-/// How a file is replaced by something else, given what else there is.
+/// Replaces the file at the first path, possibly by the file at the second path.
 type Tamper = fn(&std::path::Path, &std::path::Path);
 
 #[test]
@@ -457,7 +457,7 @@ fn whole_but_wrong_file_is_an_error_when_opened() {
     let [first, second] = [&state.completed[0].rows, &state.completed[1].rows];
     let facts = world.facts_path(&state.files[0]);
     let aside = world.dir.path().join("aside");
-    // of another run, of another kind, and of another source with as many rows and bytes
+    // a file of another kind, and a file of another source with as many rows and bytes
     let mut foreign = World::new();
     foreign.ingest(&reading("2020", 100, true, vec![said("ABW", 1, 99)]));
     let others = [world.facts_path(first), foreign.facts_path(&foreign.view().state.files[0])];
@@ -551,7 +551,7 @@ fn new_or_older_store_is_refused_and_deletes_no_ground_files() {
 }
 
 #[test]
-fn payload_unknown_to_an_older_store_is_kept_and_an_uncommitted_one_removed() {
+fn opening_keeps_payloads_unknown_to_an_older_store() {
     let mut world = World::new();
     let older = tempfile::tempdir().unwrap();
     let [first, second, third] = three_releases();
@@ -570,7 +570,7 @@ fn payload_unknown_to_an_older_store_is_kept_and_an_uncommitted_one_removed() {
     remove_database(world.dir.path());
     fs::create_dir(world.dir.path().join("store")).unwrap();
     copy_database(older.path(), world.dir.path());
-    // a kill between a payload and the commit that names it
+    // as after a kill between archiving a payload and the commit that names it
     world.reopen();
     world.archive(&third);
     // archiving a known payload again creates no mark
@@ -590,7 +590,7 @@ fn unnamed_facts_are_kept_while_named_ones_are_missing() {
     world.ingest(&first);
     let named = world.view().state.files[0].sha256.clone();
     world.close();
-    // as an older database finds the facts that a later prune has written
+    // an older database finds a file like this after a later prune
     let facts = world.dir.path().join("ground/facts");
     let newer = facts.join(format!("{}.sorted", "7".repeat(64)));
     fs::rename(facts.join(format!("{named}.sorted")), &newer).unwrap();

@@ -1,4 +1,4 @@
-//! What a run has said held against the payload that it has read (RFC-0002, Provenance Invariants 2).
+//! Compares the records of a run with the payload that it read (RFC-0002, Provenance Invariants 2).
 
 mod meter;
 
@@ -19,38 +19,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::ops::Bound;
 
-/// So many faults are told one by one, and the rest counted.
+/// The number of faults that are listed; further faults are only counted.
 pub const FAULTS_MAX: usize = 100;
-/// What putting a run's records in the order of the payload takes of memory, in bytes.
+/// The memory for sorting the records of a run by their payload offset, in bytes.
 const SORT_BYTES: usize = 32 << 20;
-/// What is read of a payload at a time.
+/// The size of the buffer for reading a payload, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// How many raw records were held against their digests.
+    /// Number of raw records that were compared with their digests.
     pub records: u64,
-    /// How many bytes of payload were read.
+    /// Number of payload bytes that were read.
     pub payload_bytes: u64,
-    /// What is wrong, the first of it.
+    /// The first [`FAULTS_MAX`] faults.
     pub faults: Vec<Fault>,
-    /// How much is wrong.
+    /// The number of all faults.
     pub fault_count: u64,
-    /// Whether there is no payload: it was not to be archived, or was pruned.
+    /// Whether the payload is absent, since it was not archived or was pruned.
     pub no_payload: bool,
 }
 
-/// Something that is wrong.
+/// A difference that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// In which run.
+    /// The number of the run.
     pub run: u32,
-    /// With which record, by its position; nothing where it is the payload.
+    /// The position of the record; `None` if the fault is in the payload as a whole.
     pub position: Option<u64>,
-    /// Where in the payload, in bytes from its start.
+    /// The offset in the payload, in bytes.
     pub offset: u64,
-    /// What.
+    /// The description of the fault.
     pub what: String,
 }
 
@@ -103,11 +103,11 @@ impl SourceView {
         Ok(rows)
     }
 
-    /// Compares the payload of the run with this number with its digest, as [`SourceView::verify_runs`] does. Returns `None`
-    /// if the run does not exist.
+    /// Compares the payload of run number `run` with its digest, as [`SourceView::verify_runs`] does. Returns `None` if the
+    /// run does not exist.
     ///
     /// # Errors
-    /// As [`SourceView::verify_runs`].
+    /// The errors of [`SourceView::verify_runs`].
     pub fn verify_run(
         &self,
         run: u32,
@@ -135,7 +135,7 @@ impl SourceView {
         for completed in runs.iter().filter_map(|run| self.state.run(*run)) {
             let run = completed.release.run;
             let verified = self.verify_places(completed, &mut places, meter)?;
-            // records after a fault are not compared
+            // skip records after a fault, which were not compared
             while self.next_place(run, &mut places)?.is_some() {
                 meter.step(0)?;
             }
@@ -144,7 +144,7 @@ impl SourceView {
         Ok(all)
     }
 
-    /// The next place if it is one of this run.
+    /// The next place, if it belongs to run number `run`.
     fn next_place(&self, run: u32, places: &mut Sorted) -> Result<Option<RawPlace>, StoreError> {
         let of_run = places.current().filter(|(key, _)| key.starts_with(&run.to_be_bytes()));
         let Some((key, value)) = of_run else { return Ok(None) };
@@ -241,7 +241,7 @@ impl SourceView {
     }
 }
 
-/// Where a raw record lies, and what its digest is.
+/// The position of a raw record in its payload, and its digest.
 struct RawPlace {
     offset: u64,
     position: u64,
@@ -263,7 +263,7 @@ impl RawPlace {
     }
 }
 
-/// A payload that is read once, from its start to its end.
+/// Reads a payload once, from start to end.
 struct Payload {
     reader: ArchiveReader,
     whole: Sha256Stream,
@@ -276,10 +276,10 @@ impl Payload {
         Self { reader, whole: Sha256Stream::default(), at: 0, piece: vec![0; PIECE_BYTES] }
     }
 
-    /// The digest of `len` bytes from `offset` on, which do not lie before what was read.
+    /// The digest of `len` bytes from `offset`, which must not be before the current position.
     fn digest(&mut self, offset: u64, len: u32, meter: &mut Meter<'_>) -> io::Result<Sha256Hex> {
         let skipped = offset.checked_sub(self.at);
-        let skipped = skipped.ok_or_else(|| io::Error::other("it overlaps the record before it"))?;
+        let skipped = skipped.ok_or_else(|| io::Error::other("the record overlaps the one before it"))?;
         self.read(skipped, meter, |_| {})?;
         let mut digest = Sha256Stream::default();
         self.read(len.into(), meter, |bytes| digest.push(bytes))?;
@@ -292,7 +292,7 @@ impl Payload {
             let read = self.reader.read(self.piece.get_mut(..most).unwrap_or_default())?;
             let bytes = self.piece.get(..read).unwrap_or_default();
             if bytes.is_empty() {
-                return Err(io::Error::new(ErrorKind::UnexpectedEof, "the payload ends before that"));
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, "the payload ends within the record"));
             }
             self.whole.push(bytes);
             take(bytes);
@@ -303,7 +303,7 @@ impl Payload {
         Ok(())
     }
 
-    /// The digest of all of it, and its length.
+    /// Reads the rest. Returns the digest of the whole payload, and its length.
     fn finish(mut self, meter: &mut Meter<'_>) -> io::Result<(Sha256Hex, u64)> {
         loop {
             let read = self.reader.read(&mut self.piece)?;

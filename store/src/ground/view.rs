@@ -1,4 +1,4 @@
-//! A source with its files open: what every reader of its records looks at.
+//! A source with its files open, as its readers use it.
 
 pub mod records;
 
@@ -20,74 +20,74 @@ use oracled_domain::ground::timeline::{End, Knowledge, Scope, Statement, Version
 use std::borrow::Cow;
 use std::ops::{Bound, Range};
 
-/// What begins the key of a statement.
+/// The first byte of the key of a statement.
 pub(super) const STATEMENT: u8 = b's';
-/// What begins the key of an entry of an index.
+/// The first byte of the key of an index entry.
 pub(super) const INDEX: u8 = b'x';
-/// A statement's key ends with the run's number.
+/// The length of the run number at the end of a statement's key, in bytes.
 const RUN_BYTES: usize = 4;
 
-/// A source with its files open. It is as it was when it was made, whatever is ingested meanwhile.
+/// A source with its files open. It does not change when more data is ingested.
 #[derive(Debug)]
 pub struct SourceView {
-    /// What the database keeps of it.
+    /// The source's state in the database.
     pub state: SourceState,
-    /// Its revision.
+    /// The revision of the state.
     pub revision: u64,
-    /// The ontology that its records are of.
+    /// The ontology of its records.
     pub ontology: Ontology,
-    /// All that is known.
+    /// All known releases.
     pub known: Knowledge,
     pub(super) open: Vec<SortedFile>,
     pub(super) files: Files,
 }
 
-/// All that runs say of one source record, in the order of the runs.
+/// All statements about one source record, in the order of the runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// What it speaks of, and what the source knows it by: in the order of records.
+    /// The record key: the identity of the entity and the source's id of the record. Records are ordered by it.
     pub key: Vec<u8>,
-    /// What they say.
+    /// The statements of the runs.
     pub statements: Vec<StoredStatement>,
-    /// For each, in which file it lies.
+    /// For each statement, the number of the file that holds it.
     pub(super) places: Vec<usize>,
 }
 
 impl Record {
-    /// Removes all that it has.
+    /// Resets the record to an empty one.
     pub(super) fn clear(&mut self) {
         self.key.clear();
         self.statements.clear();
         self.places.clear();
     }
 
-    /// What the order of time depends on, of each of its statements.
+    /// For each statement, the parts on which validity depends.
     pub fn times(&self) -> impl Iterator<Item = &Statement> {
         self.statements.iter().map(|stored| &stored.time)
     }
 }
 
-/// A version of a record that was found.
+/// A version of a record that a query found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// The record's key.
     pub key: Vec<u8>,
-    /// The statement that stands for it.
+    /// The statement that represents the version.
     pub statement: StoredStatement,
     /// The statement of the latest release with the same content, without the bytes of the content.
     pub latest: StoredStatement,
-    /// Since when and until when it holds.
+    /// The version, with its interval of validity.
     pub version: Version,
-    /// The run and the position of the record that has taken its place.
+    /// The run and the position of the record that replaced it.
     pub superseded_by: Option<(u32, u64)>,
 }
 
-/// How the entries of an index begin that tell which records have had a value.
+/// The prefix of the index entries of all records that have had a certain value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexKey(pub(super) Vec<u8>);
 
 impl Found {
-    /// What the source knows the record by.
+    /// The source's id of the record.
     #[must_use]
     pub fn source_record_id(&self) -> String {
         source_record_id_in(&self.key).unwrap_or_default()
@@ -120,21 +120,21 @@ impl SourceView {
         Cow::Owned(Knowledge::new(&self.state.releases(), scope))
     }
 
-    /// How many files a lookup looks into.
+    /// Number of files that a lookup searches.
     #[must_use]
     pub fn file_count(&self) -> usize {
         self.open.len()
     }
 
-    /// The records whose keys begin with `prefix`, from `from` on or, where that is excluded, behind it.
+    /// The records whose keys begin with `prefix`, from the record key `from` on, or after it if the bound is excluded.
     ///
     /// # Errors
-    /// Where a file cannot be read.
+    /// A file cannot be read.
     pub fn records(&self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Records<'_>, StoreError> {
         self.records_apart(prefix, from).begin()
     }
 
-    /// The same before they have begun, for whoever asks for some of them.
+    /// The same records without having read any row, for a caller that seeks single records.
     pub(super) fn records_apart(&self, prefix: &[u8], from: Bound<&[u8]>) -> Records<'_> {
         let whole = [&[STATEMENT], prefix].concat();
         let start = match from {
@@ -148,17 +148,18 @@ impl SourceView {
         Records::new(self, files.map(|(place, file)| (place, file.with_prefix_from(&whole, start))))
     }
 
-    /// The records in some of the files, before they have begun. A run reads each once: none of that is kept in memory.
+    /// The records in some of the files, without having read any row. A run reads each once, so the blocks bypass the
+    /// cache.
     pub(super) fn records_once(&self, files: Range<usize>) -> Records<'_> {
         let files = self.open.iter().enumerate().take(files.end).skip(files.start);
         Records::new(self, files.map(|(place, file)| (place, file.uncached().with_prefix(&[STATEMENT]))))
     }
 
-    /// The versions that hold at `time`, as far as `known` goes, of the records that speak of one thing: `identity` is its
-    /// key. They come in the order of the records, one by one.
+    /// The versions that are in force at `time`, by the releases in `known`, of the records of the entity with the key
+    /// `identity`. They are read one by one, in the order of the records.
     ///
     /// # Errors
-    /// Where a file cannot be read.
+    /// A file cannot be read.
     pub fn lookup<'v>(
         &'v self,
         identity: &[u8],
@@ -170,10 +171,10 @@ impl SourceView {
             .filter_map(move |record| record.map(|record| Self::valid_at(&record, known, time)).transpose()))
     }
 
-    /// The source version that rejected the record with this key, if no later release has or withdraws it.
+    /// The source version that rejected a record of this identity, if no later release contains or withdraws the record.
     ///
     /// # Errors
-    /// Where a file cannot be read.
+    /// A file cannot be read.
     pub fn rejected(&self, identity: &[u8], known: &Knowledge) -> Result<Option<String>, StoreError> {
         for record in self.records(identity, Bound::Unbounded)? {
             let run = known.rejected_by(record?.times()).and_then(|run| self.state.run(run));
@@ -184,8 +185,8 @@ impl SourceView {
         Ok(None)
     }
 
-    /// The entries of an index that begin with `value` and `prefix`: the keys of records that have had the value, after it, in
-    /// their order, from `from` on or, where that is excluded, behind it.
+    /// The index entries that begin with `value` and `prefix`. After `value`, an entry has the key of a record that has had
+    /// the value. The entries are in key order, from the record key `from` on, or after it if the bound is excluded.
     pub(super) fn indexed(&self, value: &IndexKey, prefix: &[u8], from: Bound<&[u8]>) -> Keys<Rows> {
         let whole = [value.0.as_slice(), prefix].concat();
         let start = match from {
@@ -197,7 +198,7 @@ impl SourceView {
         Keys::new(self.open.iter().map(|file| file.with_prefix_from(&whole, start)).collect())
     }
 
-    /// In how many blocks of files the keys lie that [`SourceView::records`] reads, or, of `value`, the entries that
+    /// The number of blocks that hold the keys that [`SourceView::records`] reads or, with `value`, the entries that
     /// [`SourceView::indexed`] reads.
     pub(super) fn blocks(&self, value: Option<&IndexKey>, prefix: &[u8]) -> usize {
         let begin = value.map_or(&[STATEMENT][..], |value| value.0.as_slice());
@@ -205,29 +206,29 @@ impl SourceView {
         self.open.iter().map(|file| file.blocks_with_prefix(&whole)).sum()
     }
 
-    /// The version of `record` that holds at `time`, as far as `known` goes.
+    /// The version of `record` that is in force at `time`, by the releases in `known`.
     #[must_use]
     pub fn valid_at(record: &Record, known: &Knowledge, time: Timestamp) -> Option<Found> {
         let version = known.valid_at(record.times(), time)?;
         Found::of(&record.key, &record.statements, version)
     }
 
-    /// All versions of `record`, as far as `known` goes.
+    /// All versions of `record`, by the releases in `known`.
     pub fn versions<'r>(record: &'r Record, known: &Knowledge) -> impl Iterator<Item = Found> + use<'r> {
         let versions = known.versions(record.times()).into_iter();
         versions.filter_map(move |version| Found::of(&record.key, &record.statements, version))
     }
 
-    /// The id of the record that a run has read at `position`.
+    /// The id of the record that run number `run` read at `position`.
     #[must_use]
     pub fn record_id(&self, run: u32, position: u64) -> Option<String> {
         self.state.run(run).map(|completed| record_id(&completed.run_id, position))
     }
 
-    /// What a statement says.
+    /// The content of a statement; `None` if it was pruned.
     ///
     /// # Errors
-    /// `SourceFile` where it is no content. Nothing where it was pruned.
+    /// `SourceFile` if the stored row is invalid.
     pub fn content(&self, statement: &StoredStatement) -> Result<Option<Content>, StoreError> {
         let content = |row: &Row<'_>| {
             row.content(&self.ontology).ok_or_else(|| self.corrupt("a record's content cannot be read"))
@@ -250,10 +251,10 @@ impl SourceView {
         Some(completed.release.version.clone())
     }
 
-    /// Where a version comes from.
+    /// The provenance of a version.
     ///
     /// # Errors
-    /// `SourceFile` where it names a run that there is not.
+    /// `SourceFile` if the version names an unknown run.
     pub fn provenance(&self, found: &Found) -> Result<ProvenanceRecord, StoreError> {
         let Found { key, statement, version, superseded_by, .. } = found;
         let run = statement.time.run;
@@ -295,7 +296,7 @@ impl SourceView {
         })
     }
 
-    /// That what its files hold, one of them, is not what a run has written.
+    /// The error for an invalid row in the source's files whose checksum is valid.
     pub(super) fn corrupt(&self, detail: &str) -> StoreError {
         self.files.unreadable(&self.state.owner(FileKind::Facts), detail)
     }
@@ -316,33 +317,33 @@ impl Found {
 }
 
 impl IndexKey {
-    /// That of the value with these key bytes on the axis with this place in the ontology.
+    /// The prefix for the value with the key bytes `value` on the axis at position `axis` of the ontology.
     #[must_use]
     pub fn new(axis: u16, value: &[u8]) -> Self {
         Self([&[INDEX], &axis.to_be_bytes()[..], value].concat())
     }
 }
 
-/// The key of what `run` says of the record with this key.
+/// The key of the statement of `run` about the record with the key `record_key`.
 pub(super) fn key_of(record_key: &[u8], run: u32) -> Vec<u8> {
     [&[STATEMENT], record_key, &run.to_be_bytes()[..]].concat()
 }
 
-/// The record's key and the run's number in the key of a statement.
+/// The record key and the run number in the key of a statement.
 pub(super) fn split_key(key: &[u8]) -> Option<(&[u8], u32)> {
     let (record_key, run) = key.strip_prefix(&[STATEMENT])?.split_last_chunk::<RUN_BYTES>()?;
     Some((record_key, u32::from_be_bytes(*run)))
 }
 
-/// The id of a source record at the end of its key.
+/// The source's id of the record, at the end of the record key.
 pub(super) fn source_record_id_in(key: &[u8]) -> Option<String> {
-    // no id holds a 0 byte: control characters are escaped in it
+    // no id contains a 0 byte: control characters are escaped in it
     let id = key.strip_suffix(&[0, 0])?.get(identity_in(key).len() + 1..)?;
     String::from_utf8(id.to_vec()).ok()
 }
 
-/// The key of the thing that a record speaks of, at the beginning of the record's key: up to the last 0 byte that is none of
-/// the id. One of the id would stand before the highest byte, which is in no text.
+/// The identity of the entity at the start of a record key: up to the last 0 byte that is not part of the source's id. A 0
+/// byte within an id would be followed by byte 255, which occurs in no text.
 pub(super) fn identity_in(key: &[u8]) -> &[u8] {
     let rest = key.strip_suffix(&[0, 0]).unwrap_or(key);
     let ends = |at: &usize| rest.get(*at) == Some(&0) && rest.get(at + 1) != Some(&u8::MAX);

@@ -1,4 +1,4 @@
-//! What must hold of a store before it is served, and what is looked at beside the service.
+//! The checks of a store before it serves, and the check in the background.
 
 use crate::audit::log::{self, LogQuery};
 use crate::base::engine::{Engine, Opened, Tables};
@@ -11,21 +11,21 @@ use crate::base::watermark::{Counts, Watermark};
 use std::ops::Range;
 use std::thread;
 
-/// So many entries before those that are new are walked again: a page of sled's holds 16 rows, and the one that the
-/// new entries began in was split since.
+/// The number of entries before the new ones that are walked again. A page of sled's holds 16 rows, and the page in which
+/// the new entries begin was split since.
 const WALKED_AGAIN_ENTRIES: u64 = 1024;
 
 /// The number of rows between two calls of `proceed`.
 const AUDITED_AT_ONCE: u64 = 1024;
 
-/// The most counts of one table if rows are replaced during a count.
+/// The number of times one table is counted, at most, if rows are replaced during a count.
 const COUNTS_MAX: usize = 3;
 
-/// Holds what is there against what was promised: by the database itself, the mark and the mirror.
+/// Compares the content of the database with its own counts, the mark and the mirror.
 ///
-/// What can have vanished without a word is what sled read back from its file's end, behind the snapshot of where
-/// every page is that it makes at each opening. So the log is walked from where it reached at the last opening, and
-/// the whole of it beside the service, by [`Tables::audit`].
+/// sled can silently lose only what it reads back from the end of its file, after the snapshot of its page table that it
+/// writes at each opening. Therefore an opening walks the log only from the last entry of the previous opening on. The
+/// check in the background, [`Tables::audit`], walks the whole log.
 pub(crate) fn check(
     engine: &Engine,
     counts: Counts,
@@ -38,7 +38,7 @@ pub(crate) fn check(
     let promised = mark.counts;
     if entries < promised.entries {
         return short(format!(
-            "its log ends at entry {entries}, its high-water mark stands at {}",
+            "its log ends at entry {entries}, its high-water mark is at {}",
             promised.entries
         ));
     }
@@ -46,10 +46,14 @@ pub(crate) fn check(
         return short(format!("its log ends at entry {entries}, oracle_log.jsonl at entry {mirrored}"));
     }
     if meta::store_id(engine)? != mark.store_id {
-        return short("its high-water mark is of another store".into());
+        return short("its high-water mark belongs to another store".into());
     }
     if entries == promised.entries && counts != promised {
-        return short(format!("it counts {}, its high-water mark {}", in_words(counts), in_words(promised)));
+        return short(format!(
+            "the database has {}, its high-water mark has {}",
+            in_words(counts),
+            in_words(promised)
+        ));
     }
     let from = meta::walked(engine)?.saturating_sub(WALKED_AGAIN_ENTRIES).clamp(1, entries.max(1));
     let walked = walk_log(engine, from, entries)?;
@@ -61,9 +65,9 @@ pub(crate) fn check(
         let (first, last) = walked.unwrap_or_default();
         return short(format!("its log should hold entries {from} to {entries} and holds {first} to {last}"));
     }
-    // after 0 the next opening would walk the whole log
+    // a stored 0 would make the next opening walk the whole log
     if let Err(error) = meta::put_walked(engine, entries.max(1)) {
-        tracing::warn!(%error, "the next start will have more of the log to walk");
+        tracing::warn!(%error, "could not store the position of the check; the next start walks more of the log");
     }
     Ok(())
 }
@@ -73,7 +77,7 @@ fn in_words(mut counts: Counts) -> String {
     Counts::TABLES.into_iter().filter_map(count).collect::<Vec<_>>().join(", ")
 }
 
-/// Walks the log from entry `from` on in two halves at once; a panic of sled's over a damaged page is `Corrupt`.
+/// Walks the log from entry `from` on, in two halves at the same time. A panic of sled on a damaged page gives `Corrupt`.
 fn walk_log(engine: &Engine, from: u64, entries: u64) -> Result<Option<(u64, u64)>, StoreError> {
     let middle = from.midpoint(entries) + 1;
     let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
@@ -97,35 +101,35 @@ fn walk_log(engine: &Engine, from: u64, entries: u64) -> Result<Option<(u64, u64
 }
 
 impl Tables {
-    /// Whether entry `seq` of the log is written as `line`.
+    /// Whether the log has entry `seq` with exactly this `line`.
     ///
     /// # Errors
-    /// Where the log cannot be read.
+    /// The log cannot be read.
     pub(crate) fn has_line(&self, seq: u64, line: &[u8]) -> Result<bool, StoreError> {
         let query = LogQuery { after: seq.saturating_sub(1), limit: 1, ..LogQuery::default() };
         let page = self.log_page(&query)?;
         Ok(page.lines.first().is_some_and(|found| found.seq == seq && found.json.as_bytes() == line))
     }
 
-    /// Checks the whole store as it was at the opening, without a pause.
+    /// Checks the whole store as it was at the opening, without pauses.
     ///
     /// # Errors
-    /// As [`Tables::audit`].
+    /// The errors of [`Tables::audit`].
     pub fn audit_all(&self) -> Result<(), StoreError> {
         self.audit_from(0, |_| true).map(|_| ())
     }
 
-    /// Checks the store as it was at the opening: walks the log, from the entry where the last check was stopped if it was, and
-    /// counts the rows of the tables. The check takes a while, and may run beside the service. It calls `proceed` every few rows
-    /// with the number of rows read so far; `proceed` returns whether to continue. Returns false if `proceed` stopped the
-    /// check.
+    /// Checks the store as it was at the opening: walks the log and counts the rows of the tables. If the last check was
+    /// stopped, the walk continues where it ended. The check takes a while and can run while the store serves. It calls
+    /// `proceed` every few rows with the number of rows read so far; `proceed` returns whether to continue. Returns false
+    /// if `proceed` stopped the check.
     ///
     /// # Errors
     /// `Short` if an entry or a row is missing, `Corrupt` if one cannot be read.
     pub fn audit(&self, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
         let is_whole = self.audit_from(meta::audited(self.engine())?, proceed)?;
         if is_whole {
-            // only what is left of a check that was stopped continues; damage of old entries is found by the next one
+            // only a stopped check is continued; a new check reads old entries again, to find later damage
             self.note_audited(0);
         }
         Ok(is_whole)

@@ -1,4 +1,4 @@
-//! A store as it would be after some writes, for decisions that depend on each other before any is committed.
+//! A preview of the store after some writes, for decisions that depend on each other before any is committed.
 
 use crate::base::rows::Row;
 use crate::ground::Store;

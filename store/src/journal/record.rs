@@ -1,4 +1,4 @@
-//! The unit of writing: events and the changes they speak of, as plain data.
+//! The unit of writing: events and the changes that they report, as plain data.
 
 use crate::audit::log::Callers;
 use crate::ground::state::SourceState;
@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
-/// What is committed together: applied whole, or not at all.
+/// Events and changes that are committed together: all of them, or none.
 ///
-/// A record is plain data, and applying it to equal stores gives equal stores: it holds its own times, and the
-/// numbers it gets follow from the order of records alone.
+/// A record is plain data, and applying it to equal stores gives equal stores. It contains its own times, and its entry
+/// numbers depend only on the order of the records.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// What must still hold for the record to be applied.
+    /// The rows on which the record depends, with their revisions.
     pub expect: Vec<Expect>,
-    /// What goes into the audit log, in this order.
+    /// The events for the audit log, in this order.
     pub events: Vec<Event>,
-    /// What changes in the tables.
+    /// The changes of the tables.
     pub writes: Vec<Write>,
-    /// The callers that caused the events. Nothing in the tables depends on them.
+    /// The callers that caused the events. No table depends on them.
     pub callers: Callers,
 }
 
@@ -36,12 +36,12 @@ impl From<Event> for Record {
     }
 }
 
-/// A row that must be just as its reader saw it.
+/// A row that must be unchanged since it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expect {
-    /// Which row.
+    /// The row.
     pub row: RowKey,
-    /// Its revision: the number of the entry that wrote it; nothing where there must be no such row.
+    /// Its revision: the number of the entry that wrote it; `None` if the row must not exist.
     pub revision: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ pub enum RowKey {
     Session(SessionId),
     /// The latest attempt to regenerate a session's verdict.
     Regen(SessionId),
-    /// The check that refused a verdict of a session that is not known.
+    /// The check that rejected a verdict of an unknown session.
     Refusal(RefusalKey),
     /// A mail in the outbox.
     Mail(MailId),
@@ -68,58 +68,58 @@ pub enum RowKey {
     Run(Sha256Hex),
     /// A review, by its id.
     Review(String),
-    /// What people are to decide of a thing, and have decided.
+    /// The open reviews, locks and baselines of an entity in a workflow.
     Subject(SubjectKey),
-    /// What is kept of a live source's answers about a thing.
+    /// The cached answer of a live source about an entity.
     Kept(KeptKey),
-    /// A decision that is still to be taken, by its execution id.
+    /// A pending decision, by its execution id.
     Pending(String),
 }
 
 /// One change of a table.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Write {
-    /// Caches a delivered verdict, in place of any other of its session.
+    /// Caches a delivered verdict. Replaces any other verdict of its session.
     PutVerdict(Arc<Delivery>),
     /// Removes a cached verdict.
     RemoveVerdict(SessionId),
-    /// Stores a session, in place of any other of its id.
+    /// Stores a session. Replaces any other with its id.
     PutSession(Arc<Session>),
     /// Removes a session.
     RemoveSession(SessionId),
-    /// Notes an attempt to regenerate a verdict, in place of the one before.
+    /// Stores an attempt to regenerate a verdict. Replaces the previous one.
     PutRegen(RegenAttempt),
-    /// Takes such a note back: the model was not reached.
+    /// Removes an attempt, since the model was not reached.
     RemoveRegen(SessionId),
-    /// Stores the check that refused a verdict, instead of any earlier one of the session and the user id.
+    /// Stores the check that rejected a verdict. Replaces any earlier one of the session and the user id.
     PutRefusal(Refusal),
-    /// Removes the check that refused a verdict.
+    /// Removes the check that rejected a verdict.
     RemoveRefusal(RefusalKey),
-    /// Puts a mail into the outbox, in place of what there is under its id.
+    /// Puts a mail into the outbox. Replaces any other with its id.
     PutMail(Arc<Mail>),
-    /// Takes a mail out of the outbox.
+    /// Removes a mail from the outbox.
     RemoveMail(MailId),
-    /// Stores the row of a registered document, in place of what there is under its kind and id.
+    /// Stores the row of a registered document. Replaces any other of its kind and id.
     PutDocument(DocumentKind, String, Arc<RawValue>),
-    /// Stores a source, in place of what there is under its id.
+    /// Stores a source. Replaces any other with its id.
     PutSource(Arc<SourceState>),
     /// Stores a pipeline's definition under its digest.
     PutDefinition(Arc<Definition>),
-    /// Stores a run, in place of what there is under its id.
+    /// Stores a run. Replaces any other with its id.
     PutRun(Arc<Run>),
-    /// Stores a review, in place of what there is under its id; while nobody has resolved it, it is found among the open ones.
+    /// Stores a review. Replaces any other with its id. The review is listed as open until it is resolved or dismissed.
     PutReview(Arc<ReviewState>),
-    /// Stores what people are to decide of a thing and have decided, in place of what there is.
+    /// Stores the open reviews, locks and baselines of an entity. Replaces the previous ones.
     PutSubject(SubjectKey, Arc<Subject>),
-    /// Removes it: there is nothing to decide, and nothing decided.
+    /// Removes a subject, since it has no open reviews, locks or baselines.
     RemoveSubject(SubjectKey),
-    /// Keeps an answer, in place of the one before.
+    /// Caches an answer. Replaces the previous one.
     PutKept(KeptKey, Arc<KeptAnswer>),
-    /// Removes a kept answer.
+    /// Removes a cached answer.
     RemoveKept(KeptKey),
-    /// Notes that a decision is still to be taken.
+    /// Stores a pending decision.
     PutPending(Arc<Inputs>),
-    /// Takes that note back.
+    /// Removes a pending decision.
     RemovePending(String),
 }
 
@@ -177,7 +177,7 @@ impl Write {
         }
     }
 
-    /// The row as it is stored; nothing where there is to be none.
+    /// The stored form of the row; `None` if the write removes the row.
     pub(crate) fn value(&self) -> Option<Vec<u8>> {
         match self {
             Self::RemoveVerdict(_)
@@ -209,7 +209,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("a row is plain data with string keys")
 }
 
-/// The proof that a record is on the disk.
+/// Confirms that a record is on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// The number of its first entry.
@@ -218,16 +218,16 @@ pub struct Receipt {
     pub last_seq: u64,
 }
 
-/// Why a record was not applied, though the store takes writes. Nothing of it was.
+/// The reason why the store rejected a record. No part of it was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// A row is no longer as the record expects it: read it again and decide again.
+    /// A row is no longer as the record expects. The caller must read it again and decide again.
     #[error("{0:?} was changed by another record meanwhile")]
     Stale(RowKey),
-    /// It is new work, and the disk has less free space than must stay free.
+    /// The record is new work, and too little disk space is free.
     #[error("{0}")]
     LowSpace(String),
-    /// It changes state without an event that says so.
-    #[error("a record without an event")]
+    /// The record changes state without an event that reports the change.
+    #[error("the record has no event")]
     Unlogged,
 }

@@ -1,4 +1,4 @@
-//! A group of records on its way into one batch: numbered, checked against what it expects, and laid out in rows.
+//! Stages a group of records as one batch: numbers them, checks their expectations, and encodes their rows.
 
 use crate::audit::log::{self, Tip};
 use crate::base::documents::document_name;
@@ -19,26 +19,26 @@ use std::mem;
 /// The revision of a row, and its number of chunks.
 type Head = (u64, u16);
 
-/// A group on its way into one batch.
+/// A group that is being staged as one batch.
 pub(crate) struct Staged<'a> {
     engine: &'a Engine,
     pub(crate) batch: sled::Batch,
     pub(crate) counts: Counts,
     pub(crate) tip: Tip,
     pub(crate) lines: Vec<u8>,
-    /// The bytes of all rows beside the log's.
+    /// The bytes of all rows except those of the log.
     row_bytes: usize,
-    /// The bytes of the rows that were read and are kept until the commit.
+    /// The bytes of the previous forms of rows, which are held until the commit.
     read_bytes: usize,
-    /// Rows after the records staged so far.
+    /// The heads of rows after the records staged so far.
     rows: HashMap<(Table, Vec<u8>), Option<Head>>,
     /// The rows of sessions after the records staged so far.
     sessions: HashMap<Vec<u8>, SessionRow>,
-    /// The sessions that a record has changed so far: a record with a session and its verdict writes their row once.
+    /// The sessions that the current record has changed. A record with a session and its verdict writes their row once.
     changed_sessions: BTreeSet<Vec<u8>>,
-    /// Rows that were there before the group and will not be as they were: their tables and revisions.
+    /// The rows from before the group that it replaces or removes: their tables and revisions.
     pub(crate) replaced: Vec<(Table, u64)>,
-    /// Those of them that will be there in another form, as they were.
+    /// The previous forms of the rows that the group replaces.
     pub(crate) before: HashMap<(Table, Vec<u8>), Row>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Staged<'a> {
         }
     }
 
-    /// Stages one record, or says why not. The outer error is the store's, and ends the group.
+    /// Stages one record, or returns why it is rejected. The outer error is a failure of the store, and ends the group.
     pub(crate) fn add(&mut self, record: &Record) -> Result<Result<Receipt, Refused>, StoreError> {
         if record.events.is_empty() {
             return Ok(Err(Refused::Unlogged));
@@ -97,7 +97,7 @@ impl<'a> Staged<'a> {
         Ok(Ok(Receipt { first_seq, last_seq }))
     }
 
-    /// The bytes of all that is staged.
+    /// The size of all staged rows and lines, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.lines.len() + self.row_bytes
     }
@@ -127,7 +127,7 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
-    /// Puts a row in place of any other of its name, or takes it out.
+    /// Stores a row in place of any other with its name, or removes it.
     fn set(
         &mut self,
         table: Table,
@@ -168,7 +168,7 @@ impl<'a> Staged<'a> {
         self.put(Table::Sessions, name, value, revision, before)
     }
 
-    /// Counts a change of a row from the revision `before`.
+    /// Counts a change of a row that had the revision `before`.
     fn count(&mut self, table: Table, before: Option<u64>, is_there: bool) {
         self.replaced.extend(before.map(|before| (table, before)));
         if let Some(count) = self.counts.of(table) {
@@ -199,7 +199,7 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
-    /// Keeps a row at hand that is about to be replaced, unless the group has written it itself.
+    /// Keeps the current form of a row that is about to be replaced, unless the group itself wrote it.
     fn keep(&mut self, table: Table, name: &[u8], revision: u64) -> Result<(), StoreError> {
         if revision > self.engine.durable_seq() {
             return Ok(());
@@ -225,7 +225,7 @@ impl<'a> Staged<'a> {
         match self.sessions.entry(name.to_vec()) {
             Entry::Occupied(staged) => Ok(staged.into_mut()),
             Entry::Vacant(vacant) => {
-                // a damaged verdict or session must not keep others from being written
+                // a damaged verdict or session must not prevent other writes
                 let row = self.engine.with(|db| rows::get_readable(db, dir, Table::Sessions, name))?;
                 self.read_bytes += row.as_ref().map_or(0, |row| row.value.len());
                 let head = row.as_ref().map(|row| (row.revision, row.chunks));

@@ -32,13 +32,13 @@ fn refused(dir: &Path) -> StoreError {
     Journal::open(options(dir)).map(|_| ()).expect_err("the store must not open")
 }
 
-/// The database itself, for whoever tampers with it.
+/// Opens the database itself, for a test that changes it.
 fn raw(dir: &Path) -> sled::Db {
-    // a thread of sled's may hold what was closed just now
+    // a thread of sled may still hold the database that was just closed
     let attempts =
         std::iter::repeat_with(|| sled::open(dir.join("store")).inspect_err(|_| thread::yield_now()));
     let db = attempts.flatten().next().expect("it opens in the end");
-    // as if the store itself had opened it: else all of it would be read at the next opening
+    // stores the snapshot as if the journal had opened the database; otherwise the next opening would read all of it
     if let Ok(Some(mut mark)) = Watermark::open(dir) {
         mark.snapshot = snapshot_in(dir);
         mark.write().and_then(|()| mark.write()).expect("it is written");
@@ -54,7 +54,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).expect("a time")
 }
 
-/// The record of a delivery as the cache writes it, with a summary of so many bytes.
+/// The record of a delivery as the cache creates it, with a summary of `summary_bytes` bytes.
 fn delivered(n: usize, summary_bytes: usize) -> Record {
     let verdict = format!(r#"{{"verdict":"GREEN","summary":"{}"}}"#, "s".repeat(summary_bytes));
     let judgement = judge(Tier::Quick, Payload::raw(&verdict));
@@ -98,7 +98,7 @@ fn delivered(n: usize, summary_bytes: usize) -> Record {
 fn fill(journal: &mut Journal, sessions: std::ops::Range<usize>) {
     let group: Vec<_> = sessions.map(|n| delivered(n, 40)).collect();
     for outcome in journal.commit(&group).expect("the disk takes it") {
-        outcome.expect("nothing stands in its way");
+        outcome.expect("nothing is stale");
     }
 }
 
@@ -110,14 +110,14 @@ fn mirror(dir: &Path) -> String {
     fs::read_to_string(dir.join("oracle_log.jsonl")).expect("the mirror is read")
 }
 
-/// The mirror holds every entry once, in order.
+/// Checks that the mirror has every entry once, in order.
 fn assert_mirror_is_whole(dir: &Path, store: &Store) {
     let lines: Vec<_> = whole_log(store).into_iter().map(|line| line.json).collect();
     assert_eq!(mirror(dir).lines().map(String::from).collect::<Vec<_>>(), lines);
 }
 
 #[test]
-fn what_was_committed_is_there_after_reopening() {
+fn committed_records_are_readable_after_reopening() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..3);
@@ -143,7 +143,7 @@ fn what_was_committed_is_there_after_reopening() {
 }
 
 #[test]
-fn record_with_a_failed_expectation_changes_nothing_and_others_stand() {
+fn stale_record_changes_nothing_and_the_rest_of_its_group_commits() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let unlogged = Record { events: vec![], ..delivered(9, 40) };
@@ -157,7 +157,7 @@ fn record_with_a_failed_expectation_changes_nothing_and_others_stand() {
 }
 
 #[test]
-fn a_removed_verdict_is_gone_and_its_session_stays() {
+fn removing_a_verdict_keeps_its_session() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..2);
@@ -187,13 +187,16 @@ fn a_removed_verdict_is_gone_and_its_session_stays() {
         journal.counts(),
         Counts { entries: 5, verdicts: 1, sessions: 2, mails: 0, ..Counts::default() }
     );
-    assert!(journal.commit(&[purge]).expect("the disk takes it").remove(0).is_err(), "it cannot go twice");
+    assert!(
+        journal.commit(&[purge]).expect("the disk takes it").remove(0).is_err(),
+        "it cannot be removed twice"
+    );
     drop((journal, store));
     open(dir.path()).1.audit_all().expect("nothing is missing");
 }
 
 #[test]
-fn a_row_of_a_megabyte_is_kept_in_the_synced_file_alone() {
+fn row_of_a_megabyte_is_stored_only_in_the_synced_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     for n in 0..20 {
@@ -282,7 +285,7 @@ fn log_query_matches_a_plain_filter() {
 }
 
 #[test]
-fn log_of_a_session_is_whole_whatever_became_of_its_row() {
+fn log_query_by_session_is_complete_after_row_changes() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, mut store) = open(dir.path());
     let mut random = fastrand::Rng::with_seed(7);
@@ -291,7 +294,7 @@ fn log_of_a_session_is_whole_whatever_became_of_its_row() {
         record.expect.clear();
         let id = id(random.usize(..6));
         match random.u8(..4) {
-            // of the session's entries only, of another session's row, and of none
+            // entries of the session without writes, writes of another session's row, and a record of no session
             0 => record.writes.clear(),
             1 => record.writes = vec![Write::RemoveSession(id)],
             2 => record.writes.push(Write::RemoveSession(id)),
@@ -344,7 +347,7 @@ fn journal_accepts_writes_again_after_its_database_is_reopened() {
     let error = journal.commit(&[delivered(3, 40)]).expect_err("it takes nothing");
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     assert_eq!(journal.failure(), Some("a broken disk"));
-    journal.recover().expect("nothing stands in its way");
+    journal.recover().expect("it is reopened");
     fill(&mut journal, 3..5);
     assert_eq!((journal.failure(), whole_log(&store).len()), (None, 10));
     assert_mirror_is_whole(dir.path(), &store);
@@ -352,33 +355,33 @@ fn journal_accepts_writes_again_after_its_database_is_reopened() {
 }
 
 #[test]
-fn an_opening_that_was_cut_short_does_not_keep_the_next_one_out() {
+fn interrupted_opening_does_not_prevent_the_next_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..3);
     let torn = dir.path().join("store/snap.00000000000FFFFF.generating");
     fs::write(&torn, "half a snap").expect("it is written");
     assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
-    assert!(torn.exists(), "what is open is left alone");
+    assert!(torn.exists(), "files of an open database are not removed");
     drop((journal, store));
     assert_eq!(open(dir.path()).0.counts().entries, 6);
 }
 
 #[test]
-fn room_is_made_before_a_write_and_again_when_the_file_was_cut() {
+fn space_is_reserved_again_after_the_file_is_truncated() {
     let dir = tempfile::tempdir().expect("a directory");
     let (journal, _) = open(dir.path());
     let file = fs::OpenOptions::new().write(true).open(dir.path().join("store/db")).expect("it opens");
     let used_bytes = || {
-        let metadata = file.metadata().expect("the system tells");
+        let metadata = file.metadata().expect("the file has metadata");
         (metadata.len(), std::os::unix::fs::MetadataExt::blocks(&metadata) * 512)
     };
     let (before, _) = used_bytes();
     journal.engine.make_room(0).expect("there is room");
     let (len, used) = used_bytes();
-    assert_eq!(len, before, "sled goes by the length");
+    assert_eq!(len, before, "sled uses the length");
     if used < 4 << 20 {
-        println!("skipped: nothing can be set aside in this file system");
+        println!("skipped: this file system cannot reserve space");
         return;
     }
     file.set_len(len - 1).expect("it is cut");
@@ -388,7 +391,7 @@ fn room_is_made_before_a_write_and_again_when_the_file_was_cut() {
 }
 
 #[test]
-fn events_are_found_in_whichever_block_of_their_index_they_are() {
+fn log_query_by_event_finds_entries_in_all_index_blocks() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, mut store) = open(dir.path());
     let mut stopped = Vec::new();
@@ -401,7 +404,7 @@ fn events_are_found_in_whichever_block_of_their_index_they_are() {
             stopped.push(journal.counts().entries);
         }
         if n == 4 {
-            // what is known of the index is forgotten, and it goes on all the same
+            // a reopening clears the memory of indexed events, and queries still work
             drop((journal, store));
             (journal, store) = open(dir.path());
         }
@@ -421,7 +424,7 @@ fn events_are_found_in_whichever_block_of_their_index_they_are() {
 }
 
 #[test]
-fn a_second_journal_on_the_same_store_is_refused() {
+fn open_rejects_a_store_that_is_already_open() {
     let dir = tempfile::tempdir().expect("a directory");
     let _open = open(dir.path());
     let error = refused(dir.path());
@@ -430,7 +433,7 @@ fn a_second_journal_on_the_same_store_is_refused() {
 }
 
 #[test]
-fn store_of_another_version_is_refused_as_such() {
+fn open_reports_a_newer_or_older_schema() {
     use crate::base::rows::SCHEMA;
     const OLDER: u32 = SCHEMA - 1;
     const NEWER: u32 = SCHEMA + 1;
@@ -460,7 +463,7 @@ fn store_of_another_version_is_refused_as_such() {
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
 
-/// The mail that a delivery queues, and its entry.
+/// A record that queues the mail of a delivery.
 fn queued(n: usize) -> Record {
     let record = delivered(n, 40);
     let Some(Write::PutVerdict(delivery)) = record.writes.first() else { panic!("it delivers") };
@@ -478,7 +481,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     let (mut journal, store) = open(dir.path());
     let group: Vec<_> = (1000..2200).map(queued).collect();
     for outcome in journal.commit(&group).expect("the disk takes it") {
-        outcome.expect("nothing stands in its way");
+        outcome.expect("nothing is stale");
     }
     assert_eq!(journal.counts().mails, 1200);
     let visited = |after: Option<&MailId>, most: usize| {
@@ -514,7 +517,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
 }
 
 #[test]
-fn an_attempt_to_regenerate_is_noted_and_taken_back() {
+fn regen_attempt_is_stored_and_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let attempt = RegenAttempt { session_id: id(1), attempted_at: at(7) };
@@ -531,8 +534,8 @@ fn an_attempt_to_regenerate_is_noted_and_taken_back() {
 }
 
 #[test]
-fn a_store_that_is_short_of_entries_is_refused() {
-    // one way a line: what is taken away, and what the refusal must say
+fn open_rejects_a_store_with_missing_entries() {
+    // for each case: its name, the removal, and a part of the expected error
     type Take = fn(&sled::Db, &Path);
     let cases: [(&str, Take, &str); 7] = [
         ("a row in the middle", |db, _| take_log_row(db, 1), "no entries between"),
@@ -546,7 +549,7 @@ fn a_store_that_is_short_of_entries_is_refused() {
                 let counts = Counts { entries: 64, verdicts: 32, sessions: 32, ..Counts::default() };
                 db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
-            "ends at entry 64, its high-water mark stands at 80",
+            "ends at entry 64, its high-water mark is at 80",
         ),
         (
             "the mark",
@@ -559,7 +562,7 @@ fn a_store_that_is_short_of_entries_is_refused() {
                 let counts = Counts { entries: 80, verdicts: 39, sessions: 40, ..Counts::default() };
                 db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
-            "counts 39 verdicts",
+            "has 39 verdicts",
         ),
     ];
     for (what, take, said) in cases {
@@ -583,7 +586,7 @@ fn old_missing_entry_is_found_by_the_check_and_a_new_one_at_the_start() {
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..1000);
     drop(journal);
-    // the second opening walks all of it, and the third one what came since
+    // the second opening walks the whole log, and the third one only new entries
     let (mut journal, store) = open(dir.path());
     assert!(store.audit_all().is_ok());
     fill(&mut journal, 1000..1010);
@@ -673,7 +676,7 @@ fn readers_and_writers_wait_for_a_renewal_and_none_fails() {
 }
 
 #[test]
-fn an_empty_database_beside_a_mark_is_refused() {
+fn open_rejects_an_empty_database_with_a_mark() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..10);
@@ -683,7 +686,7 @@ fn an_empty_database_beside_a_mark_is_refused() {
 }
 
 #[test]
-fn a_mark_that_was_left_behind_is_no_alarm_but_the_mirror_still_tells() {
+fn open_accepts_an_old_mark_and_rejects_a_longer_mirror() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..5);
@@ -699,12 +702,12 @@ fn a_mark_that_was_left_behind_is_no_alarm_but_the_mirror_still_tells() {
 }
 
 #[test]
-fn a_verdict_that_vanished_is_found_by_the_audit() {
+fn audit_reports_a_missing_verdict() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..10);
     drop(journal);
-    // from now on the store is known to be whole, and older rows are looked at beside the service
+    // after this opening the store counts as checked, and older rows are checked only in the background
     drop(open(dir.path()));
     let db = raw(dir.path());
     remove(&db, b"zcs_3\0");
@@ -733,14 +736,14 @@ fn take_log_row(db: &sled::Db, number: usize) {
 
 fn remove(db: &sled::Db, prefix: &[u8]) {
     let keys: Vec<_> = db.scan_prefix(prefix).keys().collect::<Result<_, _>>().expect("sled reads");
-    assert!(!keys.is_empty(), "there is something to take away");
+    assert!(!keys.is_empty(), "there are keys to remove");
     for key in keys {
         db.remove(key).expect("it is removed");
     }
 }
 
 #[test]
-fn a_damaged_database_never_loses_an_entry_in_silence() {
+fn damaged_database_never_loses_an_entry_silently() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     for n in 0..40 {
@@ -796,7 +799,7 @@ fn copy_dir(from: &Path, to: &Path) {
 }
 
 #[test]
-fn an_unwritable_directory_is_named() {
+fn open_names_an_unusable_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("file");
     fs::write(&file, "").expect("it is written");
@@ -805,7 +808,7 @@ fn an_unwritable_directory_is_named() {
 }
 
 #[test]
-fn the_mirror_is_repaired_at_the_start_torn_line_and_all() {
+fn opening_completes_a_truncated_mirror() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..10);
@@ -813,7 +816,7 @@ fn the_mirror_is_repaired_at_the_start_torn_line_and_all() {
     let whole = mirror(dir.path());
     for keep in [0, 1, whole.len() / 2, whole.len() - 1] {
         fs::write(dir.path().join("oracle_log.jsonl"), &whole[..keep]).expect("it is written");
-        // the mark says that nothing was synced yet, as after a power cut
+        // the mark shows no synced mirror, as after a power cut
         let mark = Watermark::open(dir.path()).expect("it opens").map(|mut mark| {
             mark.mirrored = 0;
             mark.counts.entries -= 1;
@@ -827,7 +830,7 @@ fn the_mirror_is_repaired_at_the_start_torn_line_and_all() {
 }
 
 #[test]
-fn a_rotated_mirror_goes_on_in_a_new_file() {
+fn rotated_mirror_continues_in_a_new_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..2);
@@ -841,7 +844,7 @@ fn a_rotated_mirror_goes_on_in_a_new_file() {
     fill(&mut journal, 3..4);
     let both = fs::read_to_string(old).expect("it is read") + &mirror(dir.path());
     let lines: Vec<_> = whole_log(&store).into_iter().map(|line| line.json + "\n").collect();
-    assert_eq!(both, lines.concat(), "no entry is lost between the two, and none is doubled");
+    assert_eq!(both, lines.concat(), "no entry is missing or duplicated");
     assert_eq!(mirror(dir.path()).lines().count(), 2);
 }
 
@@ -853,7 +856,7 @@ fn equal_records_give_equal_stores() {
             let dir = tempfile::tempdir().expect("a directory");
             let (mut journal, store) = open(dir.path());
             let records: Vec<Record> = (0..21).map(|n| delivered(n, 40)).collect();
-            // through its serialized form, as a replica would get it
+            // through the serialized form, which a replica would get
             let text = serde_json::to_string(&records).expect("a record is plain data");
             let records: Vec<Record> = serde_json::from_str(&text).expect("it reads back");
             for group in records.chunks(group) {
@@ -866,7 +869,7 @@ fn equal_records_give_equal_stores() {
 }
 
 #[test]
-fn a_row_that_is_replaced_while_it_is_read_is_read_whole() {
+fn read_of_a_row_during_its_replacement_is_consistent() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let put = |n: usize, filler: char| {
@@ -898,13 +901,13 @@ fn a_row_that_is_replaced_while_it_is_read_is_read_whole() {
                 if matches!(read, Err(StoreError::Unavailable { .. })) {
                     continue;
                 }
-                if let Some((delivery, _)) = read.expect("it is never taken for damaged") {
+                if let Some((delivery, _)) = read.expect("it is not reported as damaged") {
                     let text =
                         delivery.approved.verdict().get().replace(r#"{"verdict":"GREEN","summary":""#, "");
                     let first = text.chars().next().expect("it has a summary");
                     assert!(
                         text.trim_end_matches("\"}").chars().all(|c| c == first),
-                        "one of them, not a mixture"
+                        "one version, not a mixture"
                     );
                     reads += 1;
                 }
@@ -920,13 +923,13 @@ fn a_row_that_is_replaced_while_it_is_read_is_read_whole() {
                 .expect("nothing is expected");
         }
         stop.store(true, Ordering::Relaxed);
-        reader.join().expect("the reader lives")
+        reader.join().expect("the reader does not panic")
     });
     assert!(reads > 0, "something was read meanwhile");
 }
 
 #[test]
-fn settings_that_were_cut_short_do_not_keep_the_next_opening_out() {
+fn truncated_sled_settings_do_not_prevent_the_next_opening() {
     for cut in [1, 4, 20] {
         let dir = tempfile::tempdir().expect("a directory");
         let (mut journal, _) = open(dir.path());
@@ -940,7 +943,7 @@ fn settings_that_were_cut_short_do_not_keep_the_next_opening_out() {
 }
 
 #[test]
-fn lines_that_are_not_ours_are_moved_aside_and_not_cut_off() {
+fn opening_moves_a_mirror_with_foreign_lines_aside() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..3);
@@ -957,7 +960,7 @@ fn lines_that_are_not_ours_are_moved_aside_and_not_cut_off() {
 }
 
 #[test]
-fn a_mirror_that_knows_more_is_not_taken_over_at_a_reopening() {
+fn reopen_mirror_rejects_a_file_with_later_entries() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..3);
@@ -997,12 +1000,12 @@ fn verdict_that_lost_a_chunk_can_be_removed_and_its_session_is_read() {
 }
 
 #[test]
-fn store_found_damaged_is_checked_whole_before_it_is_served_again() {
+fn opening_checks_the_whole_store_after_damage_was_found() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..10);
     drop(journal);
-    // from now on the store is known to be whole, and older rows are looked at beside the service
+    // after this opening the store counts as checked, and older rows are checked only in the background
     drop(open(dir.path()));
     let db = raw(dir.path());
     remove(&db, b"zcs_3\0");
@@ -1018,7 +1021,7 @@ fn store_found_damaged_is_checked_whole_before_it_is_served_again() {
 }
 
 #[test]
-fn a_row_that_is_being_replaced_is_read_as_it_was_until_it_is_replaced() {
+fn read_during_a_replacement_never_returns_an_older_revision() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..1);
@@ -1029,7 +1032,7 @@ fn a_row_that_is_being_replaced_is_read_as_it_was_until_it_is_replaced() {
             let (mut reads, mut newest) = (0, 0);
             while !done.load(Ordering::Relaxed) {
                 let (_, revision) = store.session(&id(0)).expect("it is read").expect("it is there");
-                assert!(revision >= newest, "never an older one behind a newer one");
+                assert!(revision >= newest, "never an older one after a newer one");
                 (reads, newest) = (reads + 1, revision);
             }
             assert!(reads > 300, "there was something to read: {reads}");
@@ -1045,7 +1048,7 @@ fn a_row_that_is_being_replaced_is_read_as_it_was_until_it_is_replaced() {
     });
 }
 
-/// The numbers of the pages that answer `query`; each is within the bound, or one entry.
+/// The entry numbers of each page of `query`. Checks that each page is within the size limit, or has one entry.
 fn pages(store: &Store, query: LogQuery) -> Vec<Vec<u64>> {
     let (mut pages, mut next) = (Vec::new(), Some(query));
     while let Some(query) = next {
@@ -1062,7 +1065,7 @@ fn pages(store: &Store, query: LogQuery) -> Vec<Vec<u64>> {
     pages
 }
 
-/// An entry of so many bytes and a few more.
+/// An entry of slightly more than `bytes` bytes.
 fn long(bytes: usize) -> Event {
     Event::new(
         at(0),
@@ -1095,11 +1098,11 @@ fn group_of_many_megabytes_is_committed_in_parts() {
 }
 
 #[test]
-fn long_entries_are_read_some_at_a_time_and_all_of_them_in_every_order() {
+fn log_pages_of_long_entries_are_complete_for_every_query() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let mib = 1024 * 1024;
-    // three a page, in records of two, and one that is longer than a page
+    // three entries a page, in records of two, and one entry longer than a page
     for _ in 0..5 {
         let record = Record { events: vec![long(mib), long(mib)], ..Record::default() };
         journal.commit(&[record]).expect("it is taken");
@@ -1147,7 +1150,7 @@ fn verdict_whose_text_was_changed_on_disk_is_an_error() {
     assert!(store.verdict(&id(2)).expect("it is read").is_some());
 }
 
-/// The path of sled's snapshot in the store below `dir`.
+/// The path of sled's snapshot in the store in `dir`.
 fn snapshot(dir: &Path) -> PathBuf {
     let found = crate::base::snapshot::snapshots(&dir.join("store")).expect("it is read").pop();
     found.expect("there is one")
@@ -1174,7 +1177,7 @@ fn wrong_snapshot_is_removed_although_the_database_is_locked_at_first() {
 fn state_directory_in_use_is_locked_although_its_database_is_closed() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
-    // as while another process reopens its database
+    // like another process that is reopening its database
     let state = File::open(dir.path()).expect("it is there");
     state.lock().expect("it is free in the end");
     assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
@@ -1183,7 +1186,7 @@ fn state_directory_in_use_is_locked_although_its_database_is_closed() {
 }
 
 #[test]
-fn damaged_or_foreign_snapshot_is_removed_and_the_store_is_whole() {
+fn opening_removes_a_damaged_or_foreign_snapshot() {
     let (ours, other) =
         (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     for (dir, sessions) in [(&ours, 0..300), (&other, 500..650)] {
@@ -1232,7 +1235,7 @@ fn missing_row_is_found_although_another_is_replaced_during_the_count() {
     let mut calls = 0;
     let audited = store.audit(|_| {
         calls += 1;
-        // the log has 6000 entries; the verdicts come after it, and the first 1024 of them were counted by then
+        // the log has 6000 entries; the verdicts are counted after it, and 1024 of them were counted before this call
         if calls == 7 {
             let replacement = Record { expect: Vec::new(), ..delivered(0, 40) };
             journal.commit(&[replacement]).expect("the disk takes it").remove(0).expect("nothing is stale");
@@ -1243,7 +1246,7 @@ fn missing_row_is_found_although_another_is_replaced_during_the_count() {
 }
 
 #[test]
-fn check_of_the_store_stops_when_told_and_continues_where_it_was() {
+fn audit_stops_on_request_and_continues_at_its_position() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     for n in 0..60 {
@@ -1276,6 +1279,6 @@ fn check_of_the_store_stops_when_told_and_continues_where_it_was() {
     assert!(continued < whole && whole >= entries, "{continued} {whole} {entries}");
     drop((journal, store));
     let (journal, store) = open(dir.path());
-    assert_eq!(from_there(&store), whole, "a check that came to its end is followed by a whole one");
+    assert_eq!(from_there(&store), whole, "a completed check is followed by a whole one");
     drop((journal, store));
 }

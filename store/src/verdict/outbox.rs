@@ -1,4 +1,4 @@
-//! The outbox: mails that are to be sent, and dead letters.
+//! The outbox: mails to be sent, and dead letters.
 
 use crate::base::engine::Tables;
 use crate::base::error::StoreError;
@@ -7,7 +7,7 @@ use oracled_domain::verdict::mail::{MailKind, Standing};
 use oracled_domain::{Mail, MailId};
 use serde::Deserialize;
 
-/// So many names of mails are read at a time.
+/// The number of mail ids that are read at a time.
 const AT_ONCE: usize = 512;
 
 /// A mail without its verdict.
@@ -17,8 +17,8 @@ struct Head {
 }
 
 impl Tables {
-    /// A mail with its revision. Its verdict is judged again on its way out of the store, and the text of a mail that brings
-    /// the session's first verdict is compared with the SHA-256 in its session.
+    /// A mail with its revision. Its verdict is judged again when it is read. The text of a mail with the session's first
+    /// verdict is compared with the SHA-256 in its session.
     pub fn mail(&self, mail_id: &MailId) -> Result<Option<(Mail, u64)>, StoreError> {
         let mut before = None;
         loop {
@@ -47,8 +47,7 @@ impl Tables {
         Ok(row.map(|(Head { standing }, revision)| (standing, revision)))
     }
 
-    /// Goes through the mails behind `after` in the order of their ids, hands each to `visit`, and ends where that
-    /// says so by `false`.
+    /// Passes the mails after `after` to `visit`, in the order of their ids. Stops if `visit` returns false.
     pub fn visit_mails(
         &self,
         after: Option<&MailId>,
@@ -60,7 +59,7 @@ impl Tables {
             let Some(last) = names.last() else { return Ok(()) };
             behind = Some(last.clone());
             for name in names {
-                // it may have been sent meanwhile
+                // the mail may have been sent meanwhile
                 let Some((Head { standing }, _)) = self.read_row(Table::Outbox, &name)? else { continue };
                 if !visit(standing) {
                     return Ok(());

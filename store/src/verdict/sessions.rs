@@ -8,14 +8,14 @@ use oracled_domain::{Delivery, Session, SessionId, Sha256Hex};
 use serde::de::DeserializeOwned;
 
 impl Tables {
-    /// A session with its revision.
+    /// A session, with its revision.
     pub fn session(&self, session_id: &SessionId) -> Result<Option<(Session, u64)>, StoreError> {
         let row = self.read(|db, _| self.session_row(db, session_id))?;
         self.parsed(session_id, "session", row.session)
     }
 
-    /// The cached verdict of a session with its revision. It is judged again on its way out of the store, and its text is
-    /// compared with the SHA-256 in its session.
+    /// The cached verdict of a session, with its revision. It is judged again when it is read, and its text is compared
+    /// with the SHA-256 in its session.
     pub fn verdict(&self, session_id: &SessionId) -> Result<Option<(Delivery, u64)>, StoreError> {
         let SessionRow { session, verdict } = self.read(|db, _| self.session_row(db, session_id))?;
         let verdict = self.parsed::<Delivery>(session_id, "cached verdict", verdict)?;
@@ -69,13 +69,13 @@ impl Tables {
             return Ok(());
         }
         let detail = format!(
-            "the text of a verdict of session {session_id} has the SHA-256 {found}, its session promises {promised}"
+            "the text of a verdict of session {session_id} has the SHA-256 {found}, its session has {promised}"
         );
         Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail })
     }
 
-    /// The digest of `text` under the store's own key, for the audit log: equal texts have equal digests, and nobody
-    /// without the store can test a guess.
+    /// The digest of `text` with the store's own key, for the audit log. Equal texts have equal digests, and a guessed text
+    /// cannot be tested without the store.
     pub fn keyed_digest(&self, text: &str) -> Result<Sha256Hex, StoreError> {
         Ok(Sha256Hex::keyed(&meta::digest_key(self.engine())?, text.as_bytes()))
     }

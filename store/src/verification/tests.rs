@@ -84,7 +84,7 @@ fn candidate(oracle_id: &str, dose: &str, note: &str, second: i64) -> Candidate 
     }))
 }
 
-/// Two laboratories that disagree, somebody who claims something else, and a warning of some length.
+/// The inputs of a decision: two laboratories that disagree, a claim with another value, and a warning `warning`.
 fn inputs(execution_id: &str, warning: &str) -> Inputs {
     let request: VerifyRequest = read(json!({
         "workflow": "intake", "where": {"patient": "p-1"}, "axes": ["dose", "note"],
@@ -92,7 +92,7 @@ fn inputs(execution_id: &str, warning: &str) -> Inputs {
         "point_in_time": at(-5)
     }));
     let (workflow, ontology) = (workflow("intake"), ontology());
-    let question = request.read(&workflow, &ontology, at(0)).expect("it can be meant");
+    let question = request.read(&workflow, &ontology, at(0)).expect("it is valid");
     let mut inputs = Inputs::new(execution_id.into(), workflow, &ontology, question, at(0));
     for (oracle_id, dose) in [("lab-a", "10.10"), ("lab-b", "12.3456789012345678901234567890")] {
         let candidate = Box::new(candidate(oracle_id, dose, "said", 0));
@@ -160,7 +160,7 @@ fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
 
 fn subject(inputs: &Inputs) -> Subject {
     let review = review(inputs);
-    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it can be meant");
+    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it is valid");
     let open = review.as_open();
     Subject { open: vec![open], locks, ..Subject::default() }
 }
@@ -179,12 +179,12 @@ fn put_review(review_id: &str, resolved: Option<Resolved>) -> Write {
     Write::PutReview(Arc::new(ReviewState { resolved, ..ReviewState::opened(review) }))
 }
 
-/// What the log holds of one decision, and of what a person made of it.
+/// The log entries of one decision and of the resolution of its review.
 fn decided(inputs: &Inputs) -> Vec<Event> {
     let envelope = decide(inputs);
     let review = review(inputs);
     let (review_id, timestamp) = (review.review_id.clone(), at(1));
-    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it can be meant");
+    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it is valid");
     let asked = SourceAskedEntry::all(inputs, &envelope).into_iter();
     let asked = asked.map(|asked| Event::new(timestamp, None, EventKind::SourceAsked(asked)));
     let resolved =
@@ -258,7 +258,7 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
 }
 
 #[test]
-fn second_of_two_concurrent_reviews_of_a_thing_is_stale() {
+fn second_of_two_concurrent_reviews_of_a_subject_is_stale() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let key = subject_key("intake");
@@ -287,7 +287,7 @@ fn second_of_two_concurrent_reviews_of_a_thing_is_stale() {
 }
 
 #[test]
-fn reviews_are_found_newest_first_and_the_open_ones_alone() {
+fn reviews_are_listed_newest_first_with_an_open_filter() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let id = |n: usize| format!("v-{n:04}");
@@ -322,7 +322,7 @@ fn reviews_are_found_newest_first_and_the_open_ones_alone() {
 }
 
 #[test]
-fn a_review_that_is_dismissed_is_open_no_more_and_is_found_with_why() {
+fn dismissed_review_is_not_open_and_keeps_its_reason() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     commit(&mut journal, record(vec![put_review("v-1", None), put_review("v-2", None)]));
@@ -346,7 +346,7 @@ fn a_review_that_is_dismissed_is_open_no_more_and_is_found_with_why() {
 }
 
 #[test]
-fn kept_answers_are_visited_in_steps_and_old_ones_have_their_revisions() {
+fn kept_answers_are_paged_with_their_revisions() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let mut revisions = std::collections::HashMap::new();
@@ -377,7 +377,7 @@ fn kept_answers_are_visited_in_steps_and_old_ones_have_their_revisions() {
 }
 
 #[test]
-fn the_log_is_found_by_execution_and_a_decision_reads_back_equal() {
+fn log_query_by_execution_returns_equal_decisions() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let (one, two) = (inputs("v-1", "said"), inputs("v-12", "said"));
@@ -394,7 +394,7 @@ fn the_log_is_found_by_execution_and_a_decision_reads_back_equal() {
         limit: usize::MAX,
         ..LogQuery::default()
     };
-    // six entries a decision: one of none, two calls, the decision, its review opened and resolved
+    // six entries a commit: one of another kind, two calls, the decision, its review opened and resolved
     assert_eq!(seqs(of("v-1")), [2, 3, 4, 5, 6, 14, 15, 16, 17, 18]);
     assert_eq!(seqs(of("v-12")), [8, 9, 10, 11, 12]);
     assert_eq!(seqs(LogQuery { limit: 2, newest: true, ..of("v-1") }), [17, 18]);
@@ -416,7 +416,7 @@ fn the_log_is_found_by_execution_and_a_decision_reads_back_equal() {
 }
 
 #[test]
-fn large_decision_is_mirrored_whole_and_a_torn_mirror_is_repaired() {
+fn mirror_of_a_large_decision_is_complete_and_repaired() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let large = inputs("v-1", &"\"\u{1}é".repeat(100_000));
@@ -437,7 +437,7 @@ fn large_decision_is_mirrored_whole_and_a_torn_mirror_is_repaired() {
     }
 }
 
-/// How many files a state directory has where nothing was moved aside.
+/// The number of files in a state directory, without files that were moved aside.
 fn files(dir: &Path) -> usize {
     let entries = std::fs::read_dir(dir).expect("read");
     let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
@@ -445,14 +445,14 @@ fn files(dir: &Path) -> usize {
 }
 
 #[test]
-fn a_row_of_verification_that_vanished_is_found() {
+fn opening_detects_a_missing_verification_row() {
     let rows: [(&str, &str); 7] = [
         ("Eadapter/lab-a\0", "2 documents"),
         ("Eworkflow/intake\0", "2 documents"),
         ("Vv-1\0", "1 reviews"),
         ("Ov-1\0", "1 open reviews"),
         ("Tintake/", "1 subjects of review"),
-        ("Klab-a/", "1 kept answers"),
+        ("Klab-a/", "1 cached answers"),
         ("pv-1\0", "1 pending decisions"),
     ];
     for (row, said) in rows {

@@ -1,4 +1,4 @@
-//! The floor of whatever commits: the journal without a daemon around it, and as many writers as there are connections.
+//! The floor of every write: the journal without a daemon, with as many writers as there are connections.
 
 use crate::load::{Round, nanoseconds};
 use crate::table::histogram;
@@ -14,23 +14,23 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// The most records in a group, as for the logger.
+/// The highest number of records in a group, as in the logger.
 const GROUP_MAX: usize = 512;
-/// sled's page cache, as the daemon has it by default.
+/// The size of sled's page cache, in bytes: the daemon's default.
 pub(crate) const CACHE_BYTES: u64 = 16 * 1024 * 1024;
-/// What is kept in memory of the ground-truth layer's files, as the daemon has it by default.
+/// The memory for cached blocks of the ground-truth layer's files, in bytes: the daemon's default.
 pub(crate) const FACTS_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A record on its way to the committing thread, and the way back.
+/// A record for the committing thread, and the channel for its reply.
 type Sent = (Record, oneshot::Sender<()>);
 
-/// The journal.
+/// A journal without a daemon.
 pub(crate) struct Alone {
     journal: Journal,
 }
 
 impl Alone {
-    /// Opens one in `dir`.
+    /// Opens a journal in `dir`.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         let options = Options {
             dir: dir.to_owned(),
@@ -42,10 +42,11 @@ impl Alone {
         Ok(Self { journal })
     }
 
-    /// So many tasks hand in records, each the next one when its last is durable; hands back the groups' sizes.
+    /// Runs `writers` tasks that submit records. Each sends its next record when the previous one is durable. Returns the
+    /// sizes of the groups, too.
     ///
-    /// A submission is one record or several. Before the last of them there is a `pause`, which does not count: behind
-    /// it the disk is slower than at the next moment.
+    /// A submission has one record or several. Before its last record it waits for `pause`, which does not count. After a
+    /// pause the disk is slower than in continuous use.
     pub(crate) fn round(
         &mut self,
         writers: usize,
@@ -97,7 +98,7 @@ async fn hand_in(
             let (reply, durable) = oneshot::channel();
             let began = Instant::now();
             sender.send((record, reply)).expect("the journal listens");
-            durable.await.expect("the journal takes it");
+            durable.await.expect("the journal commits it");
             took += began.elapsed();
         }
         latencies.saturating_record(nanoseconds(took));
@@ -105,7 +106,7 @@ async fn hand_in(
     latencies
 }
 
-/// Commits whatever waits, as one group, until nobody is there any more.
+/// Commits waiting records as one group, until all senders are dropped.
 fn commit_all(journal: &mut Journal, receiver: &mpsc::Receiver<Sent>) -> io::Result<Vec<usize>> {
     let mut groups = Vec::new();
     while let Ok(first) = receiver.recv() {
@@ -115,7 +116,7 @@ fn commit_all(journal: &mut Journal, receiver: &mpsc::Receiver<Sent>) -> io::Res
         groups.push(records.len());
         for (reply, outcome) in replies.into_iter().zip(outcomes) {
             outcome.map_err(io::Error::other)?;
-            reply.send(()).expect("whoever handed it in waits");
+            reply.send(()).expect("the writer waits for the reply");
         }
     }
     Ok(groups)

@@ -1,5 +1,4 @@
-//! The floor of a read: axum and nothing behind it, answering the same bytes from a process of its own on the same
-//! kind of runtime.
+//! The floor of a read: only axum, which returns the same bytes from a separate process on the same kind of runtime.
 
 use crate::SERVE_BARE;
 use axum::Router;
@@ -16,7 +15,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::runtime;
 
-/// Serves the bytes in the file `body` at `socket`, until killed.
+/// Serves the bytes of the file `body` at `socket`, until the process is killed.
 pub(crate) fn serve(socket: &Path, body: &Path) -> io::Result<()> {
     let body = Bytes::from(fs::read(body)?);
     let answer = move || ([(CONTENT_TYPE, "application/json")], body.clone());
@@ -30,12 +29,12 @@ pub(crate) fn serve(socket: &Path, body: &Path) -> io::Result<()> {
     })
 }
 
-/// The bare server, running. It is killed when it is dropped.
+/// The running bare server. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Bare(Child);
 
 impl Bare {
-    /// Starts it, answering `body`, and waits until its socket is there.
+    /// Starts the server with `body` as its answer, and waits until its socket exists.
     pub(crate) fn start(socket: &Path, body_file: &Path, body: &[u8]) -> io::Result<Self> {
         fs::write(body_file, body)?;
         let mut command = Command::new(env::current_exe()?);
@@ -52,7 +51,7 @@ impl Bare {
 }
 
 impl Bare {
-    /// Its process id.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }

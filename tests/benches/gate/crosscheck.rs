@@ -1,4 +1,4 @@
-//! Judging alone: from a payload's text to its decision.
+//! The crosscheck alone: from a payload's text to its decision.
 
 use crate::Effort;
 use crate::records;
@@ -13,7 +13,7 @@ use std::time::Instant;
 const BATCH: u32 = 2000;
 /// Batches of a round.
 const BATCHES: usize = 7;
-/// What parsing and deciding a full verdict may take.
+/// The time limit for parsing and deciding a full verdict, in nanoseconds.
 const AIM_NS: f64 = 3000.0;
 
 /// Measures every tier.

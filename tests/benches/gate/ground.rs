@@ -1,6 +1,6 @@
-//! Ground truth: a payload ingested by the daemon, and what it says asked for through the library and over the socket,
-//! beside SQLite with the same facts, and a bare axum handler that answers the same bytes. Each answer is held against the
-//! one of SQLite before any is timed.
+//! Ground truth: the daemon ingests a payload, and its facts are queried through the library and over the socket. The
+//! comparisons are SQLite with the same facts, and a bare axum handler that returns the same bytes. Before the timing, each
+//! answer is compared with SQLite's.
 
 mod beside;
 pub(crate) mod facts;
@@ -27,49 +27,49 @@ use std::time::{Duration, Instant};
 use tokio::runtime;
 
 pub(crate) const SOURCE: &str = "world-bank-population";
-/// The documents that come with the project.
+/// Example documents of the project.
 const DOCUMENTS: [(&str, &str); 3] = [
     ("/v1/documents/ontology/population@1", "ontologies/population.json"),
     ("/v1/documents/source/world-bank-population", "sources/world-bank-population.json"),
     ("/v1/documents/pipeline/world-bank-population", "pipelines/world-bank-population.json"),
 ];
-/// What a lookup may take, of SQLite's.
+/// The highest ratio of the time of a lookup to SQLite's.
 const AIM: f64 = 0.5;
-/// The most records of an answer.
+/// The highest number of records in an answer.
 const MOST: u32 = 10_000;
-/// The releases behind which as many facts are looked at as of a time.
+/// The number of releases in the measurement of queries at a past time.
 const RELEASES: usize = 4;
-/// A range holds one in so many facts.
+/// A range contains one of this many facts.
 const RANGE: usize = 500;
 /// The records of one page, and the pages that are read in one round.
 const PAGE: u32 = 1000;
 const PAGES: usize = 50;
-/// Between two looks at a run.
+/// The pause between two checks of a run's state.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What is asked.
+/// A query.
 #[derive(Debug)]
 pub(crate) enum Question<'f> {
-    /// About one area and year.
+    /// One area and year.
     Lookup { area: &'f str, year: u16 },
-    /// About all years of an area.
+    /// All years of an area.
     Years(&'f str),
-    /// About an area by its name, which is indexed.
+    /// An area by its name, which is indexed.
     Named(&'f str),
-    /// Where so many people live or more, which is not.
+    /// Facts with at least this population, which is not indexed.
     FromOn(i64),
-    /// The page of all facts after this one, or the first page.
+    /// The page of facts after this one, or the first page.
     Page(Option<&'f Told>),
 }
 
 impl Question<'_> {
-    /// The most records of an answer.
+    /// The highest number of records in an answer.
     const fn limit(&self) -> u32 {
         if matches!(self, Self::Page(_)) { PAGE } else { MOST }
     }
 }
 
-/// What is told: of both sides the same values are read.
+/// A returned fact. Both sides read the same values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Told {
     area: String,
@@ -82,7 +82,7 @@ pub(crate) struct Told {
     raw_hash: [u8; 32],
 }
 
-/// Measures one release of many facts, and several of fewer.
+/// Measures one release with all facts, and several releases with a part of them each.
 pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     for count in [1, RELEASES] {
         let releases = releases(count, effort.facts / count);
@@ -107,7 +107,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
             socket::measure(effort, &world, daemon.pid(), &releases, table)?;
         }
         if !daemon.stop().success() {
-            return Err(io::Error::other("the daemon did not stop in good order"));
+            return Err(io::Error::other("the daemon stopped with an error"));
         }
         let sides = &mut Sides { library: Library::open(&world.state())?, beside: beside.prepared()? };
         lookups(effort, sides, &releases, table)?;
@@ -120,8 +120,8 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// Registers what is needed and has every release ingested; hands back how long the runs took, from when their payloads
-/// were in the archive.
+/// Registers the documents and ingests every release. Returns the total time of the runs, each from the moment when its
+/// payload was archived.
 async fn ingest(daemon: &Daemon<'_>, releases: &[Release]) -> io::Result<Duration> {
     let control = &mut daemon.control().await;
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth");
@@ -154,14 +154,14 @@ async fn ingest(daemon: &Daemon<'_>, releases: &[Release]) -> io::Result<Duratio
     Ok(took)
 }
 
-/// The two that are asked the same.
+/// The two sides that answer the same queries.
 struct Sides<'b> {
     library: Library,
     beside: Prepared<'b>,
 }
 
 impl Sides<'_> {
-    /// Asks both, and holds their answers against each other; hands back how many facts are told.
+    /// Queries both sides and compares their answers. Returns the number of facts.
     fn compared(&mut self, question: &Question<'_>, at: i64) -> io::Result<usize> {
         let told = self.library.ask(question, at)?;
         assert_eq!(told, self.beside.ask(question, at)?, "{question:?} as of {at}");
@@ -169,7 +169,7 @@ impl Sides<'_> {
     }
 }
 
-/// Random facts of a release, the same in each run.
+/// Random facts of a release, the same in every run of the benchmark.
 fn some(release: &Release, count: usize) -> Vec<&Fact> {
     let mut random = Rng::with_seed(19);
     (0..count).filter_map(|_| random.choice(&release.facts)).collect()
@@ -179,7 +179,7 @@ fn question(fact: &Fact) -> Question<'_> {
     Question::Lookup { area: &fact.area, year: fact.year }
 }
 
-/// The time as of which `releases` are asked: a moment after the last but one, or the only one.
+/// The time for which `releases` are queried: a moment after the last but one, or after the only one.
 fn as_of(releases: &[Release]) -> io::Result<(i64, &Release)> {
     let release = releases.get(releases.len().saturating_sub(2));
     let release = release.ok_or_else(|| io::Error::other("there are no releases"))?;
@@ -226,7 +226,7 @@ fn in_us(histogram: &Histogram<u64>) -> String {
     format!("{p50:.2} / {p99:.2} µs")
 }
 
-/// Asks about each of `facts`, and takes the time of each.
+/// Queries each of `facts`, and records the time of each query.
 fn time(
     facts: &[&Fact],
     latencies: &mut Histogram<u64>,
@@ -242,7 +242,7 @@ fn time(
     Ok(())
 }
 
-/// Asks what an index answers, and what none does.
+/// Measures queries that an index answers, and one that no index answers.
 fn filtered(
     effort: Effort,
     sides: &mut Sides<'_>,

@@ -1,5 +1,5 @@
-//! A client that costs little, so that it is not what is measured: one thread, one request in flight on each
-//! connection, requests written as bytes and answers read just as far as it takes to know where they end.
+//! A client with little overhead, so that the measurement shows the server. It has one thread, and one request in flight
+//! for each connection. Requests are written as bytes, and answers are parsed only to find their end.
 
 use crate::table::histogram;
 use hdrhistogram::Histogram;
@@ -9,28 +9,28 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A server that says nothing for so long is taken for dead.
+/// The time after which a server without a response counts as dead.
 const PATIENCE_MS: u16 = 20_000;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const LENGTH: &[u8] = b"content-length: ";
 
-/// When a round ends.
+/// The end of a round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Until {
     /// After this long.
     Elapsed(Duration),
-    /// After so many requests.
+    /// After this number of requests.
     Sent(usize),
 }
 
-/// What a round gave.
+/// The result of a round.
 #[derive(Debug)]
 pub(crate) struct Round {
-    /// Requests.
+    /// Number of requests.
     pub(crate) requests: usize,
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rate: f64,
-    /// From sending a request to its whole answer, in nanoseconds.
+    /// The times from sending a request to its complete answer, in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
 }
 
@@ -51,7 +51,7 @@ struct Connection {
 }
 
 impl Load {
-    /// Connects.
+    /// Opens the connections.
     pub(crate) fn connect(socket: &Path, connections: usize) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::empty())?;
         let connections = (0..connections).map(|number| {
@@ -64,7 +64,7 @@ impl Load {
         Ok(Self { epoll, connections })
     }
 
-    /// Sends what `next` writes, over and over on every connection; each answer must have `status`.
+    /// Repeatedly sends the request that `next` writes, on every connection. Each answer must have `status`.
     pub(crate) fn round(
         &mut self,
         until: Until,
@@ -118,7 +118,7 @@ impl Connection {
         self.stream.write_all(&self.request)
     }
 
-    /// Reads what is there. True once the answer is whole.
+    /// Reads available bytes. Returns true once the answer is complete.
     fn receive(&mut self, status: &[u8]) -> io::Result<bool> {
         let room = self.answer.get_mut(self.filled..).unwrap_or_default();
         let read = self.stream.read(room)?;
@@ -126,13 +126,13 @@ impl Connection {
         let answer = self.answer.get(..self.filled).unwrap_or_default();
         if read == 0 || !answer.starts_with(status.get(..answer.len()).unwrap_or(status)) {
             let text = String::from_utf8_lossy(answer).into_owned();
-            return Err(io::Error::other(format!("not the answer that was expected: {text}")));
+            return Err(io::Error::other(format!("unexpected answer: {text}")));
         }
         Ok(whole_length(answer).is_some_and(|length| length <= answer.len()))
     }
 }
 
-/// How long the message that begins so is as a whole, as soon as its head is there.
+/// The total length of the message that begins with these bytes; `None` until its head is complete.
 pub(crate) fn whole_length(message: &[u8]) -> Option<usize> {
     let head_bytes = find(message, HEAD_END)?;
     let head = message.get(..head_bytes)?;

@@ -1,11 +1,11 @@
-//! Where all this was measured.
+//! Describes the machine of the measurement.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::thread::available_parallelism;
 
-/// One line: cores, processor, kernel, file system, profile, and how busy the machine is.
+/// One line: cores, processor, kernel, file system, profile, and the load of the machine.
 pub(crate) fn describe(scratch: &Path) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cores = available_parallelism().map_or(0, usize::from);
@@ -23,8 +23,7 @@ pub(crate) fn describe(scratch: &Path) -> String {
     )
 }
 
-/// The time that the threads of process `pid` have been on a processor, in nanoseconds: other processes hardly
-/// disturb it.
+/// The processor time of the threads of process `pid`, in nanoseconds. Other processes hardly affect it.
 pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
     let mut all = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -34,7 +33,7 @@ pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
     Ok(all)
 }
 
-/// The device and the kind of the file system that `path` is on.
+/// The device and the type of the file system of `path`.
 fn file_system(mounts: &str, path: &Path) -> (String, String) {
     let mounted = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ');

@@ -1,9 +1,8 @@
-//! The gate, measured: one table from one sitting, each figure beside its floor from the same run.
+//! The benchmarks of the gate: one table from one run, each value next to its floor from the same run.
 //!
-//! `cargo bench -p oracled-tests` takes four minutes, `… -- --quick` one, and `… -- read submit` measures
-//! only what is named (of crosscheck, rules, read, submit, regen, start, ground and verify). What is compared is
-//! measured in turns (A B A B …) and the median of the rounds is shown, so that a machine that is busy for a
-//! moment does not favour one side.
+//! `cargo bench -p oracled-tests` takes four minutes, `… -- --quick` one. `… -- read submit` measures only the named parts
+//! (of crosscheck, rules, read, submit, regen, start, ground and verify). The compared sides are measured alternately (A B
+//! A B …), and the table shows the median of the rounds. A short load on the machine therefore does not favor one side.
 
 mod alone;
 mod bare;
@@ -27,33 +26,33 @@ use std::path::Path;
 use std::time::Duration;
 use table::Table;
 
-/// The argument that makes this program the bare server, in a process of its own.
+/// The argument that makes this program the bare server, in a separate process.
 const SERVE_BARE: &str = "--serve-bare";
-/// The connections that load comes over.
+/// The numbers of connections.
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
 
 /// Measures one part and adds it to the table.
 type Measure = fn(Effort, &mut Table) -> io::Result<()>;
 
-/// How long everything may take.
+/// The extent of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
     /// Rounds of a comparison.
     rounds: usize,
-    /// How long one round of reading lasts.
+    /// The duration of one round of reading.
     reading: Duration,
-    /// Submissions of one round, per connection.
+    /// Submissions of one round, for each connection.
     submissions: usize,
-    /// Verdicts that a model makes in one round, per connection.
+    /// Verdicts that a model makes in one round, for each connection.
     made: usize,
-    /// Starts of a daemon.
+    /// Number of starts of a daemon.
     starts: usize,
-    /// Verdicts in the stores that the daemon is started on: a small one and a large one.
+    /// Verdicts in the stores on which the daemon is started: a small one and a large one.
     stored: usize,
     stored_many: usize,
-    /// Facts that are ingested.
+    /// Number of ingested facts.
     facts: usize,
-    /// Of them so many are looked up in one round.
+    /// Number of facts that are looked up in one round.
     lookups: usize,
 }
 
@@ -91,12 +90,12 @@ fn main() -> io::Result<()> {
     }
     let effort =
         if arguments.iter().any(|argument| argument == "--quick") { Effort::QUICK } else { Effort::FULL };
-    // on the disk that the build is on: /tmp may be memory, where a sync costs nothing
+    // on the disk of the build: /tmp may be in memory, where a sync costs nothing
     let program = env::current_exe()?;
     let scratch = tempfile::Builder::new()
         .prefix("bench-")
         .tempdir_in(program.parent().expect("a program is in a folder"))?;
-    tempfile::env::override_temp_dir(scratch.path()).expect("nobody has asked for a temporary file yet");
+    tempfile::env::override_temp_dir(scratch.path()).expect("no temporary file was created yet");
 
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);

@@ -1,5 +1,5 @@
-//! A model that takes its time and no more: a thread a connection, since a runtime's timers are coarser than what is
-//! measured here.
+//! A model with a fixed response time. It has one thread for each connection, since the timers of a runtime are too coarse
+//! for this measurement.
 
 use crate::load::whole_length;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-/// Serves, for as long as the program runs, a model that answers `body` when it has had a question for so long.
+/// Starts a model that answers each request with `body` after `takes`. It runs until the program ends.
 pub(crate) fn serve(body: &str, takes: Duration) -> io::Result<SocketAddr> {
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -19,7 +19,7 @@ pub(crate) fn serve(body: &str, takes: Duration) -> io::Result<SocketAddr> {
     spawn(move || {
         for stream in listener.incoming().flatten() {
             let answer = answer.clone();
-            // a client that goes away ends its thread
+            // the thread ends when its client disconnects
             spawn(move || drop(converse(stream, &answer, takes)));
         }
     });

@@ -1,4 +1,4 @@
-//! Reading a cached verdict over the socket, beside a bare axum handler that answers the same bytes.
+//! Reads a cached verdict over the socket, compared with a bare axum handler that returns the same bytes.
 
 use crate::bare::Bare;
 use crate::load::{Load, Round, Until, body_of, get};
@@ -12,12 +12,12 @@ use std::io;
 use std::path::PathBuf;
 use tokio::runtime;
 
-/// So many sessions are read in turn.
+/// The number of sessions that are read in turn.
 const SESSIONS: usize = 256;
-/// What is aimed at over the most connections.
+/// The required ratio with the highest number of connections.
 const AIM: f64 = 0.6;
 
-/// Measures every number of connections.
+/// Measures each number of connections.
 pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     let world = World::default();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -59,12 +59,12 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// One of the two servers, and what was measured of it.
+/// One of the two servers, with its measurements.
 pub(crate) struct Side {
     socket: PathBuf,
     pid: u32,
     pub(crate) rounds: Vec<Round>,
-    /// Nanoseconds on a processor for one request, of each round.
+    /// Processor time of one request in nanoseconds, for each round.
     pub(crate) cpu: Vec<f64>,
 }
 
@@ -97,7 +97,7 @@ impl Side {
     }
 }
 
-/// The latencies of several rounds together.
+/// The latencies of several rounds in one histogram.
 pub(crate) fn together(rounds: &[Round]) -> Histogram<u64> {
     let mut all = histogram();
     for round in rounds {
@@ -106,7 +106,7 @@ pub(crate) fn together(rounds: &[Round]) -> Histogram<u64> {
     all
 }
 
-/// They, as they stand in the table.
+/// The latencies of several rounds, as shown in the table.
 pub(crate) fn all_latencies(rounds: &[Round]) -> String {
     latencies(&together(rounds))
 }

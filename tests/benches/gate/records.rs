@@ -1,5 +1,4 @@
-//! What is judged and stored: verdicts of usual size, and the records that their deliveries make, as the actors make
-//! them.
+//! The data of the measurements: verdicts of typical size, and the records of their deliveries, as the actors create them.
 
 use jiff::Timestamp;
 use oracled_domain::audit::event::CrosscheckEntry;
@@ -15,7 +14,7 @@ use oracled_domain::{
 use oracled_store::{Expect, Record, RowKey, Write};
 use std::sync::Arc;
 
-/// What every session asked.
+/// The question of every session.
 pub(crate) const QUERY: &str = "Start a channel about restoring cast iron pans, two videos a week for a year, filmed in a shared workshop.";
 
 /// A verdict of `tier`, as a model would write it.
@@ -27,26 +26,26 @@ pub(crate) const fn text(tier: Tier) -> &'static str {
     }
 }
 
-/// The id of session number `number`: all of the same length, and in no order, like a payment provider's.
+/// The id of session number `number`. All ids have the same length and are in no order, like those of a payment provider.
 pub(crate) fn session_id(number: usize) -> String {
-    // the finalizer of splitmix64, which maps no two numbers to one
+    // the finalizer of splitmix64, which maps different numbers to different results
     let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     format!("cs_live_{:016x}", mixed ^ (mixed >> 31))
 }
 
-/// The record that the first delivery of a full verdict makes that was handed in.
+/// The record of the first delivery of a full verdict that was submitted.
 pub(crate) fn record(number: usize) -> Record {
     first(number, GatePath::Submit, None)
 }
 
-/// The record that the first delivery of a full verdict makes that a model was asked for.
+/// The record of the first delivery of a full verdict that a model generated.
 pub(crate) fn generated(number: usize) -> Record {
     first(number, GatePath::Generate, Some(generation()))
 }
 
-/// The two records of a regenerated full verdict: the attempt, before the model is asked, and the verdict.
+/// The two records of a regenerated full verdict: the attempt, committed before the model call, and the verdict.
 pub(crate) fn regenerated(number: usize) -> [Record; 2] {
     let (session_id, now, tier, generation) = (id(number), Timestamp::now(), Tier::Full, generation());
     let attempt = RegenAttempt { session_id: session_id.clone(), attempted_at: now };
@@ -77,7 +76,7 @@ fn id(number: usize) -> SessionId {
     session_id(number).parse().expect("an id")
 }
 
-/// How a verdict is asked for.
+/// The prompt and the settings of a generated verdict.
 fn generation() -> Generation {
     let prompt = build_verdict_prompt(Tier::Full, &Query::new(QUERY.to_owned()));
     Generation { prompt_sha256: prompt.sha256().clone(), settings: Settings::locked(LOCKED_MODEL.to_owned()) }
@@ -97,7 +96,7 @@ fn first(number: usize, path: GatePath, generation: Option<Generation>) -> Recor
     record
 }
 
-/// A verdict that passed, and the entries that tell of it.
+/// An approved verdict, and its log entries.
 fn judged(
     session_id: &SessionId,
     path: GatePath,
@@ -124,7 +123,7 @@ fn judged(
     (asked.into_iter().chain([entry, cached]).collect(), approved)
 }
 
-/// The entry of a model that answered at once.
+/// The entry of a model call that succeeded at the first attempt.
 fn interaction(session_id: &SessionId, path: GatePath, generation: &Generation, now: Timestamp) -> Event {
     let usage = Usage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
     Event::new(

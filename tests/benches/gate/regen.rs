@@ -1,6 +1,6 @@
-//! What the daemon adds to a model's own time, where it has a lost verdict made anew and where it has a first one made:
-//! beside it the same model asked by the same client without a daemon, and the journal alone with what the daemon
-//! commits on the way.
+//! The latency that the daemon adds to a model's own, for the regeneration of a lost verdict and for a first verdict. The
+//! comparisons are the same model, called by the same client without a daemon, and the journal alone with the daemon's
+//! commits.
 
 use crate::alone::Alone;
 use crate::load::{Load, Round, Until, get, nanoseconds, post, put};
@@ -25,18 +25,18 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 use tokio::task::JoinSet;
 
-/// What the model takes for an answer.
+/// The response time of the model.
 const MODEL_TAKES: Duration = Duration::from_millis(20);
-/// Long enough for any answer of it.
+/// Longer than any response time of the model.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What is not there to prove anything here.
+/// A placeholder: the model checks no key.
 const KEY: &str = "none";
-/// The connections that requests come over.
+/// The numbers of connections.
 const CONNECTIONS: [usize; 2] = [1, 16];
-/// What may be added to the model's time, in the median.
+/// The limit of the added median latency, in nanoseconds.
 const AIM_NS: f64 = 1e6;
 
-/// Measures both ways over every number of connections.
+/// Measures both ways with each number of connections.
 pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     let address = model::serve(&gemini_answer(text(Tier::Full)).to_string(), MODEL_TAKES)?;
     let mut world = World::with_config(&format!(
@@ -64,12 +64,12 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// On which way the model is asked.
+/// The way on which the model is called.
 #[derive(Debug, Clone, Copy)]
 enum Way {
-    /// A registered session is read, and its verdict is not there.
+    /// A registered session without a verdict is read.
     Anew,
-    /// A first verdict is asked for.
+    /// A first verdict is requested.
     First,
 }
 
@@ -81,7 +81,7 @@ impl Way {
         }
     }
 
-    /// The status of an answer.
+    /// The HTTP status of an answer.
     const fn status(self) -> u16 {
         match self {
             Self::Anew => 200,
@@ -89,7 +89,7 @@ impl Way {
         }
     }
 
-    /// What is committed for one verdict, with the model between the two commits where there are two.
+    /// The records of one verdict. If there are two, the model is called between them.
     fn records(self, number: usize) -> Vec<Record> {
         match self {
             Self::Anew => regenerated(number).into(),
@@ -97,7 +97,7 @@ impl Way {
         }
     }
 
-    /// The request for one verdict.
+    /// The request of one verdict.
     fn request(self, number: usize) -> io::Result<Vec<u8>> {
         let path = format!("/v1/verdicts/{}", session_id(number));
         match self {
@@ -111,12 +111,12 @@ impl Way {
     }
 }
 
-/// All that is measured in turns.
+/// The sides that are measured alternately.
 struct Sides {
     pid: u32,
     bare: Bare,
     journal: Alone,
-    /// Each session is asked for once.
+    /// The numbers of the sessions. Each session is used once.
     numbers: Box<dyn Iterator<Item = usize>>,
 }
 
@@ -175,7 +175,7 @@ impl Sides {
     }
 }
 
-/// Tells the daemon of sessions whose verdicts it will not find.
+/// Registers sessions whose verdicts the daemon does not have.
 fn register(socket: &Path, numbers: &[usize]) -> io::Result<()> {
     let body = json!({"tier": "full", "query": QUERY, "original_verdict": "GREEN"}).to_string();
     let mut numbers = numbers.iter();
@@ -188,7 +188,7 @@ fn register(socket: &Path, numbers: &[usize]) -> io::Result<()> {
     round.map(drop)
 }
 
-/// The model without a daemon before it.
+/// The model without a daemon.
 struct Bare {
     runtime: Runtime,
     endpoint: Arc<Endpoint>,
@@ -207,7 +207,7 @@ impl Bare {
         })
     }
 
-    /// So many askers, each with so many questions, one behind the other.
+    /// Runs `askers` tasks, each of which sends `questions` requests one after the other.
     fn round(&self, askers: usize, questions: usize) -> io::Result<Round> {
         let began = Instant::now();
         let latencies = self.runtime.block_on(async {

@@ -10,29 +10,29 @@ use std::hint::black_box;
 use std::io;
 use std::time::Instant;
 
-/// What evaluating five sentences against twenty facts that nobody has seen may take.
+/// The time limit for evaluating 5 sentences against 20 uncached facts, in nanoseconds.
 const TYPICAL_AIM_NS: f64 = 20e3;
-/// What evaluating 200 sentences against 10,000 facts that are cached may take.
+/// The time limit for evaluating 200 sentences against 10,000 cached facts, in nanoseconds.
 const LARGE_AIM_NS: f64 = 5e6;
-/// Evaluations of one timed batch of typical ones, and of large ones.
+/// Evaluations of one timed batch: of a typical request, and of a large one.
 const BATCH: u32 = 500;
 const LARGE_BATCH: u32 = 5;
-/// Batches of typical ones in a round.
+/// Batches of typical requests in a round.
 const BATCHES: usize = 7;
-/// After so many sentences the index of a set is made.
+/// The number of sentences after which the index of a set of facts is built.
 const ASKED: usize = 2_000;
-/// The most comparisons that the double loop is given, which takes a second for ten million.
+/// The highest number of comparisons in the double loop, which does ten million in a second.
 const LOOP_MAX: usize = 2_000_000;
 
-/// A check and its text, as they come with a request.
+/// A check and its text, as in a request.
 struct Case {
     check: Check,
     text: String,
 }
 
 impl Case {
-    /// Facts of nine words, and sentences of which a third is a piece of a fact, a third has a fact in it, and a third has
-    /// no support.
+    /// Facts of nine words, and sentences of three kinds: a third are parts of facts, a third contain a fact, and a third
+    /// have no support.
     fn new(facts: usize, sentences: usize) -> Self {
         let mut random = Rng::with_seed(17);
         let words: Vec<String> =
@@ -61,18 +61,18 @@ impl Case {
         evaluate(&Candidate::text(black_box(&self.text)), &self.check, facts, &Settings::default())
     }
 
-    /// What a request costs whose facts nobody has seen.
+    /// Evaluates a request with uncached facts.
     fn unseen(&self) -> Evaluation {
         self.evaluated(&FactSet::compile(black_box(&self.check.facts)))
     }
 
-    /// What one costs whose facts are in the cache: they are found there by the digest of what came.
+    /// Evaluates a request with cached facts, which are found by the digest of the submitted facts.
     fn cached(&self, cache: &HashMap<Sha256Hex, FactSet>) -> Evaluation {
         let digest = FactSet::sha256_of(black_box(&self.check.facts));
         self.evaluated(cache.get(&digest).expect("they are in the cache"))
     }
 
-    /// A cache that has the facts, and in which they have been asked about often: their index is made.
+    /// A cache with the facts. They were evaluated often enough to have an index.
     fn cache(&self, sentences: usize) -> HashMap<Sha256Hex, FactSet> {
         let facts = FactSet::compile(&self.check.facts);
         for _ in 0..=ASKED / sentences {
@@ -82,7 +82,7 @@ impl Case {
     }
 }
 
-/// What a text is to be compared with, for the double loop.
+/// The normalized texts for the double loop.
 struct Plain {
     facts: Vec<String>,
     sentences: Vec<String>,
@@ -98,7 +98,7 @@ impl Plain {
         }
     }
 
-    /// How many sentences no fact supports: by comparing each with each, and nothing else.
+    /// The number of sentences that no fact supports, by comparing each sentence with each fact.
     fn unsupported(&self) -> u64 {
         let supported = |sentence: &&String| {
             self.facts.iter().any(|fact| fact.contains(*sentence) || sentence.contains(fact))
@@ -107,7 +107,7 @@ impl Plain {
     }
 }
 
-/// Measures a typical evaluation, large ones, how time grows, and what a set of facts costs.
+/// Measures a typical evaluation, large ones, the growth with size, and the compilation of facts.
 pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     table.group(
         "Oracle-A, on one core; beside it each sentence is compared with each fact, without evidence and digests",
@@ -150,7 +150,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// A request as most are, with facts that nobody has seen.
+/// A typical request, with uncached facts.
 fn typical(effort: Effort) -> Row {
     let case = Case::new(20, 5);
     assert_eq!(case.unseen().metrics.unsupported_claims, Plain::of(&case).unsupported());
@@ -169,17 +169,17 @@ fn typical(effort: Effort) -> Row {
     }
 }
 
-/// What an evaluation with cached facts takes, in nanoseconds, and the double loop where it ends within reason.
+/// The times of an evaluation with cached facts, in nanoseconds. The double loop is measured only if it is short enough.
 struct Large {
     facts: usize,
     sentences: usize,
     evaluated: f64,
-    /// Of it, the digest of the facts that came.
+    /// The part for the digest of the submitted facts.
     digest: f64,
     looped: Option<f64>,
 }
 
-/// A request whose facts are cached: from the digest of the facts that came to the evaluation.
+/// Measures a request with cached facts: from the digest of the submitted facts to the evaluation.
 fn large(effort: Effort, facts: usize, sentences: usize) -> Large {
     let case = Case::new(facts, sentences);
     let (cache, plain) = (case.cache(sentences), Plain::of(&case));
@@ -215,7 +215,7 @@ impl Large {
     }
 }
 
-/// What compiling a set costs; beside it its index, which is made within the first of two equal evaluations.
+/// Measures the compilation of a set, and the building of its index, which is part of the first of two equal evaluations.
 fn compiled(effort: Effort, facts: usize) -> Row {
     let case = Case::new(facts, ASKED);
     let bytes: usize = case.check.facts.iter().map(String::len).sum();

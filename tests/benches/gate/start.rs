@@ -1,4 +1,4 @@
-//! From starting the process to its first answer, and the memory that it then has, with an empty store and with a
+//! The time from starting the process to its first answer, and the memory that it has then, with an empty store and with a
 //! full one.
 
 use crate::Effort;
@@ -21,11 +21,11 @@ const GROUP: usize = 500;
 /// Verdicts submitted before a daemon is killed, which the next start checks: in a small store and in a large one.
 const NEW: usize = 10_000;
 const NEW_MANY: usize = 100_000;
-/// Between two attempts to be answered.
+/// The pause between two attempts to get an answer.
 const PAUSE: Duration = Duration::from_micros(200);
 /// The idle time before the daemon's memory is read. By then the allocator has returned the freed memory.
 const IDLE: Duration = Duration::from_secs(20);
-/// What a start says of itself when it is asked to, and what has been done by then.
+/// The messages that a start logs at level `debug`, each with the phase that ends there.
 const PHASES: [(&str, &str); 4] = [
     ("the store is being opened", "process and configuration"),
     ("the database is open", "sled"),
@@ -182,7 +182,7 @@ fn prepare(dir: &Path, verdicts: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a daemon and tells how many milliseconds it took to its first answer.
+/// Starts a daemon. Returns the time to its first answer in milliseconds.
 fn start(world: &World) -> io::Result<(f64, Daemon<'_>)> {
     let began = Instant::now();
     let daemon = world.spawn();
@@ -195,7 +195,7 @@ fn start(world: &World) -> io::Result<(f64, Daemon<'_>)> {
     Ok((began.elapsed().as_secs_f64() * 1e3, daemon))
 }
 
-/// What the phases of a start take, in milliseconds, medians of several.
+/// The times of the phases of a start in milliseconds, as medians of several starts.
 fn phases(world: &mut World, effort: Effort) -> io::Result<Vec<(&'static str, f64)>> {
     world.variables = [("ORACLED_LOG_LEVEL", "debug"), ("ORACLED_LOG_FORMAT", "json")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -209,7 +209,7 @@ fn phases(world: &mut World, effort: Effort) -> io::Result<Vec<(&'static str, f6
         daemon.stop();
         for ((message, _), taken) in PHASES.iter().zip(&mut taken) {
             let at = said.lines().find_map(|line| said_at(line, message));
-            let at = at.ok_or_else(|| io::Error::other(format!("a start did not say: {message}")))?;
+            let at = at.ok_or_else(|| io::Error::other(format!("a start did not log: {message}")))?;
             taken.push(at.duration_since(last).as_secs_f64() * 1e3);
             last = at;
         }
@@ -218,7 +218,7 @@ fn phases(world: &mut World, effort: Effort) -> io::Result<Vec<(&'static str, f6
     Ok(PHASES.iter().zip(taken).map(|((_, phase), taken)| (*phase, median(taken))).collect())
 }
 
-/// When a line of the service's log was written, if it is this message.
+/// The timestamp of a line of the service log, if it has this message.
 fn said_at(line: &str, message: &str) -> Option<Timestamp> {
     let line: Value = serde_json::from_str(line).ok()?;
     if line.pointer("/fields/message")? != message {

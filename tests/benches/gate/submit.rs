@@ -1,6 +1,6 @@
-//! Submitting durably over the socket, beside the journal alone with as many writers, and beside writing the same
-//! bytes to a file and syncing it in groups of the same sizes: once at the file's end, which makes the file system
-//! commit its new length each time, and once over bytes that are there already.
+//! Durable submissions over the socket. They are compared with the journal alone with as many writers, and with writing and
+//! syncing the same bytes to a file in groups of the same sizes. The file is written once at its end, so that the file
+//! system commits a new length each time, and once over existing bytes.
 
 use crate::alone::Alone;
 use crate::load::{Load, Round, Until, body_of, nanoseconds, post};
@@ -18,12 +18,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime;
 
-/// What is aimed at over the most connections.
+/// The required ratio with the highest number of connections.
 const AIM: f64 = 0.5;
-/// A round has at least so many submissions, over however few connections.
+/// The lowest number of submissions in a round, for any number of connections.
 const SUBMISSIONS_MIN: usize = 600;
 
-/// Submits full verdicts of so many sessions, from number `from` on.
+/// Submits full verdicts of `sessions` sessions, beginning with number `from`.
 pub(crate) fn fill_from(socket: &Path, from: usize, sessions: usize) -> io::Result<()> {
     submit(socket, 64, sessions, &mut (from..)).map(drop)
 }
@@ -43,7 +43,7 @@ fn submit(
     })
 }
 
-/// Measures every number of connections.
+/// Measures each number of connections.
 pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     let world = World::default();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -106,7 +106,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// The records and the groups that the daemon has committed so far, as its metrics tell.
+/// The numbers of records and groups that the daemon has committed, from its metrics.
 fn groups_of_daemon(socket: &Path) -> io::Result<(f64, f64)> {
     let metrics = String::from_utf8(body_of(socket, "/metrics")?).map_err(io::Error::other)?;
     let value = |name: &str| {
@@ -116,7 +116,7 @@ fn groups_of_daemon(socket: &Path) -> io::Result<(f64, f64)> {
     Ok((value("oracled_journal_group_records_sum ")?, value("oracled_journal_group_records_count ")?))
 }
 
-/// Makes `file` hold so many bytes on the disk, and goes back to its start.
+/// Writes `bytes` bytes to `file`, syncs it, and goes back to its start.
 fn fill_up(file: &mut File, bytes: usize) -> io::Result<()> {
     file.rewind()?;
     file.write_all(&vec![b'y'; bytes])?;
@@ -124,7 +124,7 @@ fn fill_up(file: &mut File, bytes: usize) -> io::Result<()> {
     file.rewind()
 }
 
-/// Writes as many bytes in as many groups, each synced.
+/// Writes the same number of bytes in the same groups, and syncs each group.
 fn write_and_sync(file: &mut File, groups: &[usize], record_bytes: usize) -> io::Result<Round> {
     let mut latencies = histogram();
     let bytes = vec![b'x'; record_bytes * groups.iter().max().copied().unwrap_or_default()];

@@ -1,4 +1,4 @@
-//! The table: what was measured, what it is held against, and whether the aim was reached.
+//! The table: each measurement with its comparison, and whether it meets its aim.
 
 use hdrhistogram::Histogram;
 use std::fmt;
@@ -15,33 +15,33 @@ const HEADINGS: [&str; COLUMNS] = [
     "p50 / p99",
     "ratio: aim",
 ];
-/// Between columns.
+/// The spaces between columns.
 const GAP: usize = 2;
 
-/// One line.
+/// One row of the table.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
-    /// What was measured.
+    /// The name of the measurement.
     pub(crate) what: String,
-    /// What came out.
+    /// The measured value.
     pub(crate) measured: String,
-    /// The processor's time that one took.
+    /// The processor time of one request.
     pub(crate) cpu: String,
-    /// Its latencies.
+    /// The latencies.
     pub(crate) latencies: String,
-    /// What it is held against.
+    /// The name of the comparison.
     pub(crate) beside: String,
-    /// What came out there.
+    /// The value of the comparison.
     pub(crate) beside_measured: String,
-    /// The processor's time that one took there.
+    /// The processor time of one request in the comparison.
     pub(crate) beside_cpu: String,
-    /// Its latencies.
+    /// The latencies of the comparison.
     pub(crate) beside_latencies: String,
-    /// How the two compare, and what was aimed at.
+    /// The ratio of the two, and the aim.
     pub(crate) verdict: String,
 }
 
-/// All lines, in groups.
+/// All rows, in groups.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     groups: Vec<(String, Vec<Row>)>,
@@ -107,17 +107,17 @@ pub(crate) fn at_least(ratio: f64, aim: f64) -> String {
     format!("{ratio:.2}: {aim} {}", if ratio >= aim { "reached" } else { "MISSED" })
 }
 
-/// Whether a value stays below its aim.
+/// The aim, and whether the value meets it.
 pub(crate) fn at_most(value: f64, aim: f64, shown: &str) -> String {
     format!("{shown} {}", if value <= aim { "reached" } else { "MISSED" })
 }
 
-/// A rate.
+/// A rate, per second.
 pub(crate) fn per_second(rate: f64) -> String {
     format!("{rate:.0}/s")
 }
 
-/// The processor's time for one of many, given in nanoseconds.
+/// The processor time of one request, given in nanoseconds.
 pub(crate) fn cpu_each(ns: f64) -> String {
     format!("{:.1} µs", ns / 1e3)
 }
@@ -137,7 +137,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are valid")
 }
 
-/// The median; the lower one of two.
+/// The median; of an even number of values, the lower one of the middle two.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

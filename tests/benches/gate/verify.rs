@@ -1,6 +1,7 @@
-//! Verification over three sources that were ingested, beside the three queries that a caller would have to make instead: as
-//! the caller sees both, over one connection. A verification is in the log with all of its inputs before it is told, and queries
-//! leave nothing behind: so it is held against the queries together with the journal alone, which commits the same entries, too.
+//! Verification over three ingested sources, compared with the three queries that a caller would have to send instead. Both
+//! are measured from the caller's side, over one connection. A verification is committed with all of its inputs before it
+//! is answered, while the entries of queries are committed later. Therefore the comparison is the sum of the queries and of
+//! a commit of the verification's entries by the journal alone.
 
 use crate::Effort;
 use crate::alone::Alone;
@@ -20,14 +21,14 @@ use tokio::runtime;
 
 const SOURCES: [&str; 3] = ["office-a", "office-b", "office-c"];
 const WORKFLOW: &str = "census";
-/// So many facts each source has.
+/// The number of facts of each source.
 const FACTS: usize = 30_000;
-/// Entries of a round that the journal commits alone.
+/// Commits of the same entries in a round of the journal alone.
 const COMMITTED: usize = 400;
-/// What a verification may take at its median, of the sum of its queries and of its commit.
+/// The highest ratio of a verification's median time to the sum of its queries and its commit.
 const AIM: f64 = 1.5;
 
-/// Measures one connection.
+/// Measures a single connection.
 pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     let release = releases(1, FACTS).into_iter().next().expect("one was asked for");
     let world = World::default();
@@ -43,7 +44,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
             query(&daemon, &asked, effort.reading, &mut queried).await;
         }
         let entries = entries(&daemon, asked.first().expect("there are facts")).await;
-        assert!(daemon.stop().success(), "it stops in good order");
+        assert!(daemon.stop().success(), "it stops without an error");
         (verified, queried, entries)
     });
     let mut records =
@@ -86,7 +87,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// Three sources that say the same, and a workflow over them.
+/// Prepares three sources with the same data, and a workflow over them.
 async fn prepare(daemon: &Daemon<'_>, release: &Release) {
     let control = &mut daemon.control().await;
     for source in SOURCES {
@@ -104,11 +105,11 @@ async fn prepare(daemon: &Daemon<'_>, release: &Release) {
     assert_eq!(answer.status, 200, "{}", document(&answer));
 }
 
-/// The entries that one verification makes.
+/// The log entries of one verification.
 async fn entries(daemon: &Daemon<'_>, fact: &Fact) -> Vec<Event> {
     let told = post(&mut daemon.routes().await, "/v1/verify", &question(fact)).await;
     let execution_id = at(&told, "/execution_id");
-    let execution_id = execution_id.as_str().expect("it has a name");
+    let execution_id = execution_id.as_str().expect("it has an id");
     let log = get(&mut daemon.control().await, &format!("/v1/log?execution={execution_id}")).await;
     let lines = str::from_utf8(&log.body).expect("JSON is text").lines();
     let entries: Vec<Event> = lines.map(|line| serde_json::from_str(line).expect("it is an entry")).collect();
@@ -120,7 +121,7 @@ fn question(fact: &Fact) -> Value {
     json!({"workflow": WORKFLOW, "where": {"area": fact.area, "year": fact.year}, "axes": ["population"]})
 }
 
-/// Has questions verified, one after the other, for so long.
+/// Verifies questions one after the other, for `time`.
 async fn verify(daemon: &Daemon<'_>, asked: &[&Fact], time: Duration, taken: &mut Histogram<u64>) {
     let routes = &mut daemon.routes().await;
     let question = |fact: &Fact| json!({"workflow": WORKFLOW, "where": {"area": fact.area, "year": fact.year}, "axes": ["population"]});
@@ -131,7 +132,7 @@ async fn verify(daemon: &Daemon<'_>, asked: &[&Fact], time: Duration, taken: &mu
     .await;
 }
 
-/// Asks the three sources, one after the other, for so long.
+/// Queries the three sources one after the other, for `time`.
 async fn query(daemon: &Daemon<'_>, asked: &[&Fact], time: Duration, taken: &mut Histogram<u64>) {
     let routes: &mut Client = &mut daemon.routes().await;
     let question = |source: &str, fact: &Fact| {
@@ -151,7 +152,7 @@ async fn query(daemon: &Daemon<'_>, asked: &[&Fact], time: Duration, taken: &mut
     .await;
 }
 
-/// Does something with each of them in turn, for so long, and notes what it took each time, in nanoseconds.
+/// Calls `ask` with each of the facts in turn, for `time`, and records the time of each call in nanoseconds.
 async fn each(asked: &[&Fact], time: Duration, taken: &mut Histogram<u64>, mut ask: impl AsyncFnMut(&Fact)) {
     let until = Instant::now() + time;
     for fact in asked.iter().cycle() {

@@ -1,4 +1,4 @@
-//! The administrators' tool, built together with the tests that run it.
+//! The administrators' tool, built with the tests that run it.
 
 fn main() -> std::process::ExitCode {
     oracled_ctl::main()

@@ -1,4 +1,4 @@
-//! The daemon, built together with the tests that run it.
+//! The daemon, built with the tests that run it.
 
 fn main() -> std::process::ExitCode {
     oracled::cli::main()

@@ -1,4 +1,4 @@
-//! What the other actors have of the logger.
+//! The handle of the logger, which the other actors use.
 
 pub(super) mod queue;
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 
-/// What everyone else has of the logger: commits that fall back to the service log, and its report.
+/// The handle of the logger. A failed commit falls back to the service log.
 #[derive(Debug, Clone)]
 pub struct Log {
     door: Door<Logger>,
@@ -25,7 +25,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// The log, and the entries that wait in its queue for [`Log::write`].
+    /// Returns the handle, and the queued entries, which [`Log::write`] commits.
     pub(crate) fn new(
         door: Door<Logger>,
         report: watch::Receiver<JournalReport>,
@@ -37,11 +37,11 @@ impl Log {
         (Self { door, queue, report, fallback, fallback_entries, metrics }, waiting)
     }
 
-    /// Makes `record` durable, on behalf of the current caller. If that fails for any cause but a stale row, its events
-    /// go to the service log.
+    /// Makes `record` durable, on behalf of the current caller. If that fails for another reason than a stale row, its
+    /// events go to the service log.
     ///
     /// # Errors
-    /// `Stale`, after which to read and decide again; `Unavailable`, after which nothing may be delivered.
+    /// `Stale`: read and decide again. `Unavailable`: nothing may be delivered.
     pub async fn commit(&self, record: Record) -> Result<Receipt, CommitError> {
         let record = Arc::new(caller::of_caller(record));
         let outcome = self.ask(&record).await;
@@ -62,19 +62,22 @@ impl Log {
         self.metrics.fallback_entries.inc_by(entries);
     }
 
-    /// Opens `oracle_log.jsonl` anew after a rotation.
+    /// Reopens `oracle_log.jsonl` after a rotation.
     ///
     /// # Errors
-    /// What kept it from being opened, in words.
+    /// The text of the error that occurred while the file was opened.
     pub async fn reopen_mirror(&self) -> Result<(), String> {
         self.door.ask(ReopenMirror).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Notes that the store was found damaged, for the next start to look at all of it before it serves.
+    /// Notes that the store is damaged, so that the next start checks all of it before it serves.
     pub async fn doubt(&self) {
         let noted = self.door.ask(Doubt).await.unwrap_or_else(|error| Err(error.to_string()));
         if let Err(error) = noted {
-            tracing::error!(error, "the next start will not know that the store was found damaged");
+            tracing::error!(
+                error,
+                "could not note the damage of the store; the next start will not check it"
+            );
         }
     }
 
@@ -82,11 +85,11 @@ impl Log {
     pub async fn close(&self) {
         self.flush().await;
         if let Err(error) = self.door.ask(Close).await {
-            tracing::error!(%error, "the logger could not be closed");
+            tracing::error!(%error, "could not close the logger");
         }
     }
 
-    /// The latest report, and a way to wait for the next.
+    /// The journal's latest report, and a way to wait for the next.
     #[must_use]
     pub fn report(&self) -> watch::Receiver<JournalReport> {
         self.report.clone()

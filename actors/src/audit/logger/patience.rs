@@ -1,4 +1,4 @@
-//! Commits of what has happened outside and cannot be taken back: they are tried until the journal takes them.
+//! Commits of events that have already happened outside. They are repeated until the journal accepts them.
 
 use super::{CommitError, Log};
 use crate::platform::caller::of_caller;
@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How long whoever waits for the journal to take a record waits at least.
+/// The shortest pause before a rejected record is committed again.
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
 
-/// A record that is tried to be committed, and why the journal did not take it. Dropped then, it is given up.
+/// A record that is not committed yet, and why the journal rejected it. If this is dropped, the record falls back to the
+/// service log.
 struct Untaken<'l> {
     log: &'l Log,
     record: Arc<Record>,
@@ -26,11 +27,11 @@ impl Drop for Untaken<'_> {
 }
 
 impl Log {
-    /// Makes `record` durable however long that takes: where the journal does not take it, it is tried again. Its events
-    /// go to the service log only if it is given up, which is by dropping this, as the end of the daemon does.
+    /// Makes `record` durable, and retries without a limit while the journal is unavailable. Its events go to the service
+    /// log only if the future is dropped, as when the daemon ends.
     ///
     /// # Errors
-    /// The row that was stale, after which to read and decide again.
+    /// The stale row: read and decide again.
     pub(crate) async fn commit_patiently(&self, record: Record) -> Result<Receipt, RowKey> {
         let mut untaken = Untaken { log: self, record: Arc::new(of_caller(record)), cause: None };
         loop {
@@ -40,7 +41,7 @@ impl Log {
                 Ok(receipt) => return Ok(receipt),
                 Err(CommitError::Stale(row)) => return Err(row),
                 Err(CommitError::Unavailable(cause)) => {
-                    tracing::warn!(cause, "what has happened cannot be logged; it will be tried again");
+                    tracing::warn!(cause, "could not commit events that have happened; retrying");
                     untaken.cause = Some(cause);
                     self.is_back().await;
                 }
@@ -48,12 +49,12 @@ impl Log {
         }
     }
 
-    /// Waits a moment, and until the journal takes entries.
+    /// Waits for the pause, and then until the journal accepts entries.
     async fn is_back(&self) {
         sleep(COMMIT_PAUSE).await;
         let back = self.report().wait_for(|report| report.failure.is_none()).await.map(drop);
         if back.is_err() {
-            // the logger is gone, and the daemon with it in a moment
+            // the logger has stopped, and the daemon is about to stop
             std::future::pending::<()>().await;
         }
     }

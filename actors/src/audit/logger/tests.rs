@@ -9,7 +9,7 @@ fn stopped() -> Event {
 }
 
 #[test]
-fn records_that_arrive_together_are_made_durable_together() {
+fn records_that_arrive_together_share_commits() {
     with_world(|World { system, .. }| async move {
         let asked: Vec<_> = (0..64)
             .map(|_| {
@@ -19,9 +19,9 @@ fn records_that_arrive_together_are_made_durable_together() {
             .collect();
         let mut seqs = Vec::new();
         for asked in asked {
-            seqs.push(asked.await.expect("the asker lives").expect("it is committed").first_seq);
+            seqs.push(asked.await.expect("the task ends").expect("it is committed").first_seq);
         }
-        assert_eq!(seqs, (1..=64).collect::<Vec<_>>(), "in the order they were asked");
+        assert_eq!(seqs, (1..=64).collect::<Vec<_>>(), "in the order of the calls");
         let mut metrics = String::new();
         let mut registry = prometheus_client::registry::Registry::default();
         system.metrics.register(&mut registry);
@@ -36,7 +36,7 @@ fn records_that_arrive_together_are_made_durable_together() {
 }
 
 #[test]
-fn records_of_megabytes_that_arrive_together_are_all_committed_in_order() {
+fn records_of_3_mib_that_arrive_together_are_committed_in_order() {
     with_world(|World { system, .. }| async move {
         let long = Event::new(
             "2026-11-20T10:00:00Z".parse().expect("a time"),
@@ -47,7 +47,7 @@ fn records_of_megabytes_that_arrive_together_are_all_committed_in_order() {
                 cause: "x".repeat(3 * 1024 * 1024),
             },
         );
-        // more than one group may have
+        // more bytes than one group may have
         let asked: Vec<_> = (0..8)
             .map(|_| {
                 let (log, record) = (system.log.clone(), long.clone().into());
@@ -55,22 +55,22 @@ fn records_of_megabytes_that_arrive_together_are_all_committed_in_order() {
             })
             .collect();
         for (seq, asked) in (1..).zip(asked) {
-            let receipt = asked.await.expect("the asker lives").expect("it is committed");
+            let receipt = asked.await.expect("the task ends").expect("it is committed");
             assert_eq!((receipt.first_seq, receipt.last_seq), (seq, seq));
         }
     });
 }
 
 #[test]
-fn an_entry_that_the_journal_does_not_take_goes_to_the_service_log_whole() {
+fn rejected_entry_goes_to_the_service_log_whole() {
     with_world(|world| async move {
         let log = &world.system.log;
         world.break_store();
-        let error = log.commit(stopped().into()).await.expect_err("the disk does not take it");
+        let error = log.commit(stopped().into()).await.expect_err("the disk rejects it");
         assert!(matches!(error, CommitError::Unavailable(_)), "{error}");
-        let again = log.commit(stopped().into()).await.expect_err("nor this");
+        let again = log.commit(stopped().into()).await.expect_err("the disk rejects this too");
         assert!(matches!(again, CommitError::Unavailable(_)), "{again}");
-        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         assert_eq!(lines.len(), 2);
         let line: serde_json::Value = serde_json::from_str(&lines[0]).expect("a line of JSON");
         assert_eq!(line["log_fallback"], true);
@@ -86,15 +86,18 @@ fn an_entry_that_the_journal_does_not_take_goes_to_the_service_log_whole() {
             .await
             .expect("in time")
             .expect("the logger reports");
-        log.commit(stopped().into()).await.expect("it is taken again");
+        log.commit(stopped().into()).await.expect("it is accepted again");
         let events = logged(&world.system.store);
         assert_eq!(events.last().map(String::as_str), Some("service_stopped"));
-        assert!(events.contains(&"storage_recovered".to_owned()), "the log tells of the gap: {events:?}");
+        assert!(
+            events.contains(&"storage_recovered".to_owned()),
+            "the log has an entry for the gap: {events:?}"
+        );
     });
 }
 
 #[test]
-fn a_logger_that_panics_loses_nothing_that_it_acknowledged() {
+fn logger_loses_no_acknowledged_record_in_a_panic() {
     with_world(|World { system, fallback_lines, .. }| async move {
         let mut acknowledged = 0;
         let mut lost = 0;
@@ -109,7 +112,7 @@ fn a_logger_that_panics_loses_nothing_that_it_acknowledged() {
                 system.log.door().ask(crate::InjectPanic).await.expect_err("it panics");
             }
             for asked in asked {
-                match asked.await.expect("the asker lives") {
+                match asked.await.expect("the task ends") {
                     Ok(_) => acknowledged += 1,
                     Err(_) => lost += 1,
                 }
@@ -117,13 +120,17 @@ fn a_logger_that_panics_loses_nothing_that_it_acknowledged() {
         }
         let logged = logged(&system.store).len();
         assert!(logged >= acknowledged && acknowledged + lost == 64, "{logged} {acknowledged} {lost}");
-        assert_eq!(fallback_lines.lock().expect("nobody panicked").len(), lost, "each is told");
+        assert_eq!(
+            fallback_lines.lock().expect("the lock is not poisoned").len(),
+            lost,
+            "each is in the service log"
+        );
         assert_eq!(system.log.door().report().restarts, 4);
     });
 }
 
 #[test]
-fn a_closed_logger_takes_nothing_more() {
+fn closed_logger_rejects_records() {
     with_world(|World { system, .. }| async move {
         system.log.commit(stopped().into()).await.expect("it is committed");
         system.log.close().await;

@@ -1,4 +1,4 @@
-//! A payload on its way into the archive: taken piece by piece, compressed and written on a thread of its own.
+//! Archives a payload: its pieces are compressed and written on a separate thread.
 
 use bytes::Bytes;
 use oracled_store::StoreError;
@@ -8,14 +8,14 @@ use std::io;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// So many pieces may wait to be written.
+/// The most pieces that wait to be written.
 const PIECES_WAITING: usize = 4;
 
-/// Between the moment that a payload is in the archive and the moment that a run names it nobody may take it for one that
-/// nobody needs: whoever finishes or removes one holds this meanwhile.
+/// Held while a payload is finished or removed. Between the end of archiving and the commit of its run, a payload looks
+/// unneeded, and must not be removed.
 pub static ARCHIVING: Mutex<()> = Mutex::const_new(());
 
-/// A payload on its way into the archive. Dropped before [`Archiving::finish`], it leaves nothing.
+/// A payload that is being archived. If this is dropped before [`Archiving::finish`], nothing is stored.
 #[derive(Debug)]
 pub struct Archiving {
     pieces: mpsc::Sender<Piece>,
@@ -31,16 +31,16 @@ enum Piece {
 /// Why a payload is not in the archive.
 #[derive(Debug, thiserror::Error)]
 pub enum NotArchived {
-    /// The disk does not take it.
+    /// The store could not write the payload.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Writing failed inside.
+    /// An internal error.
     #[error("the payload could not be archived: {0}")]
     Inside(String),
 }
 
 impl Archiving {
-    /// Begins a payload.
+    /// Begins to archive a payload.
     #[must_use]
     pub fn begin(files: Files) -> Self {
         let (pieces, mut coming) = mpsc::channel(PIECES_WAITING);
@@ -52,31 +52,31 @@ impl Archiving {
                     Piece::End => return writer.finish().map(Some),
                 }
             }
-            // whoever sent it is gone
+            // the sender was dropped
             Ok(None)
         });
         Self { pieces, written }
     }
 
-    /// Takes the next piece; waits while others wait to be written.
+    /// Passes on the next piece. Waits while the queue is full.
     ///
     /// # Errors
-    /// Where an earlier piece could not be written: [`Archiving::finish`] says why.
+    /// An earlier piece could not be written; [`Archiving::finish`] returns the cause.
     pub async fn push(&self, piece: Bytes) -> io::Result<()> {
         let sent = self.pieces.send(Piece::More(piece)).await;
-        sent.map_err(|_| io::Error::other("the archive does not take it"))
+        sent.map_err(|_| io::Error::other("the archive writer has stopped"))
     }
 
-    /// The payload, once it is durable.
+    /// Returns the payload once it is durable.
     ///
     /// # Errors
-    /// Where it could not be written.
+    /// The payload could not be written.
     pub async fn finish(self) -> Result<Archived, NotArchived> {
         let Self { pieces, written } = self;
-        // where nobody takes it any more, the writer says why
+        // if the writer has stopped, its result has the cause
         drop(pieces.send(Piece::End).await);
         drop(pieces);
         let written = written.await.map_err(|error| NotArchived::Inside(error.to_string()))?;
-        written?.ok_or_else(|| NotArchived::Inside("it was given up".into()))
+        written?.ok_or_else(|| NotArchived::Inside("the writer got no end of the payload".into()))
     }
 }

@@ -1,4 +1,4 @@
-//! How much of a payload a definition finds: the columns and paths that it reads, and the axes that records fill.
+//! How much of a payload a definition uses: the columns and paths that are found, and the axes that records fill.
 
 use super::slices::is_blank;
 use oracled_domain::base::raw::Raw;
@@ -8,7 +8,7 @@ use oracled_domain::ground::record::Content;
 use oracled_domain::ground::run::{AxisFill, RunWarning};
 use std::collections::BTreeMap;
 
-/// Which columns, paths and axes of the definition a run has found.
+/// The columns, paths and axes of the definition that a run has found.
 pub(super) struct Coverage<'n> {
     /// The paths that have matched nothing so far.
     unmatched: Vec<PathUse<'n>>,
@@ -20,10 +20,10 @@ pub(super) struct Coverage<'n> {
 }
 
 impl<'n> Coverage<'n> {
-    /// Begins a payload. `columns` are those of its header, if it has one.
+    /// Begins with the columns of the payload's header, if it has one.
     ///
     /// # Errors
-    /// `MissingColumn` where the definition reads a column that the header does not have.
+    /// `MissingColumn` if the definition reads a column that the header does not have.
     pub(super) fn new(normalizer: &'n Normalizer, columns: Option<&[String]>) -> Result<Self, MissingColumn> {
         let filled = normalizer.mapped_axes().map(|axis| (axis, 0)).collect();
         let (mut unmatched, mut warnings) = (Vec::new(), Vec::new());

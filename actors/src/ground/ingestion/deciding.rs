@@ -24,7 +24,7 @@ pub(super) struct Wanted {
     pub(super) peer: Peer,
 }
 
-/// Reads a held run again without checking its gates. Its records become visible as those of any other run.
+/// Reads a held run again without checking its gates. Its records become visible like those of any other run.
 pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, IngestionError> {
     let decision = shop.decision(&wanted);
     let held = shop.held(&wanted.run_id)?;
@@ -60,7 +60,7 @@ pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
         })
     });
     begun.await?;
-    // its number is only known with the commit
+    // the run's number is final only after the commit
     let progress = Arc::new(Progress::new(run.clone()));
     claim.hand_to(&progress);
     shop.metrics.ingesting.started();
@@ -68,7 +68,7 @@ pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
     Ok(run)
 }
 
-/// Discards a held run. Nothing of it becomes visible.
+/// Discards a held run. Its records never become visible.
 pub(super) async fn discard(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, IngestionError> {
     let mut run = shop.held(&wanted.run_id)?;
     (run.state, run.decision) = (RunState::Discarded, Some(shop.decision(&wanted)));
@@ -83,7 +83,7 @@ pub(super) async fn discard(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
     Ok(run)
 }
 
-/// Takes a completed run back, by a new run. Questions with an earlier `known_at` still see the completed run.
+/// Undoes a completed run by a new run. Questions with an earlier `known_at` still see the completed run.
 pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, IngestionError> {
     let unknown = || IngestionError::RunUnknown(wanted.run_id.clone());
     let (undone, _) = shop.store.run(&wanted.run_id)?.ok_or_else(unknown)?;
@@ -168,7 +168,7 @@ impl Shop {
         Ok(run)
     }
 
-    /// The files with the changes of an undo.
+    /// The files of an undo.
     async fn staged_undo(
         &self,
         run: &Run,

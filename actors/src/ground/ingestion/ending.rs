@@ -1,4 +1,4 @@
-//! A run's end: its records become visible, or it comes to nothing, in one commit.
+//! The end of a run. One commit makes its records visible, or closes it without a change.
 
 use super::archiving::ARCHIVING;
 use super::flight::{Changed, behind, changed, held_again};
@@ -20,18 +20,18 @@ use oracled_store::ground::state::{Completed, SourceState};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A run's end that the log does not take is tried again after so long.
+/// The pause before the commit of a run's end is retried.
 const END_PAUSE: Duration = Duration::from_secs(1);
 
 impl Shop {
-    /// Ends a run with what has come of it.
+    /// Ends a run with the outcome of its reading.
     pub(super) async fn end(&self, progress: &Progress, outcome: Outcome) {
         progress.enter(RunPhase::Committing);
         let mut run = progress.run.clone();
         run.ended_at = Some(self.clock.now());
         let ended = match outcome {
             Outcome::Staged { staged, ready } => match self.passed(run.clone(), *staged, &ready).await {
-                // of what the log does not take nobody knows whether it is there
+                // after `Unavailable` it is unknown whether the commit is durable
                 Err(error) if !matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) => {
                     (run.state, run.cause) = (RunState::Failed, Some(error.to_string()));
                     self.close(run).await
@@ -54,17 +54,18 @@ impl Shop {
             Ok(run) => {
                 let Run { run_id, oracle_id, state, counts, cause, .. } = &run;
                 tracing::info!(%run_id, %oracle_id, state = state.into_str(), records = counts.records,
-                    rejected = counts.rejected, cause, "a run has ended, or the next start goes on with it");
+                    rejected = counts.rejected, cause, "ingestion run ended or suspended");
                 self.metrics.ingesting.ended(&run);
             }
-            // it stands in the store as going on: the next start reads it again
+            // the store still has the run as running: the next start reads it again
             Err(error) => {
-                tracing::error!(run_id = %progress.run.run_id, %error, "a run's end cannot be committed");
+                tracing::error!(run_id = %progress.run.run_id, %error, "could not commit the end of an ingestion run");
             }
         }
     }
 
-    /// Makes a run visible, or holds it if it breaks a gate of its pipeline. An approved run is not checked.
+    /// Makes a run visible, or holds it if it breaks a gate of its pipeline. The gates of an approved run are not
+    /// checked.
     async fn passed(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
         if run.decision.is_none() {
             let (source, _) = self.desk().source(&run.oracle_id)?;
@@ -83,8 +84,8 @@ impl Shop {
         self.close(run).await
     }
 
-    /// The axes that have no value in a snapshot and had some in the release that its pipeline brought before. Other releases
-    /// hold what has changed, which may be records without such a value.
+    /// The axes without any value in a snapshot that had values in the pipeline's previous release. Releases that are no
+    /// snapshots contain only changes, whose records may lack such values.
     fn emptied_axes(
         &self,
         run: &Run,
@@ -109,7 +110,7 @@ impl Shop {
         Ok(emptied.map(breach).collect())
     }
 
-    /// Makes a run visible, unless somebody has ended it.
+    /// Makes a run visible, unless it was ended meanwhile.
     async fn complete(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
         let transformations = ready.normalizer.transformations(ready.definition.pipeline.audit);
         let Staged { counts, rows, statements, .. } = &staged;
@@ -140,7 +141,7 @@ impl Shop {
         let is_ours = match ended.await {
             Ok(is_ours) => is_ours,
             Err(error) => {
-                // nobody knows whether the files are named: what is not, the next start removes
+                // it is unknown whether the store names the files; if not, the next start removes them
                 staged.named();
                 return Err(error);
             }
@@ -152,21 +153,21 @@ impl Shop {
         if let Some(before) = before
             && let Err(error) = self.store.remove_replaced(&before)
         {
-            tracing::warn!(%run_id, %error, "files that were replaced stay until the next start");
+            tracing::warn!(%run_id, %error, "could not remove replaced files; the next start removes them");
         }
         Ok(run)
     }
 
-    /// A run as somebody else has ended it, or left it to the next start.
+    /// Returns the stored run, which was ended elsewhere or is left to the next start.
     fn ended(&self, run: Run) -> Result<Run, IngestionError> {
         Ok(self.store.run(&run.run_id)?.map_or(run, |(ended, _)| ended))
     }
 
-    /// Lets go of a run's payload, where it is not to be kept.
+    /// Removes a run's payload, unless it must be kept.
     pub(super) async fn let_go(&self, run: &Run) {
         let _turn = ARCHIVING.lock().await;
         if let Err(error) = self.store.remove_unneeded_payload(&run.input.raw_sha256, None) {
-            tracing::warn!(run_id = %run.run_id, %error, "a payload that nobody needs stays");
+            tracing::warn!(run_id = %run.run_id, %error, "could not remove an unneeded payload");
         }
     }
 
@@ -187,14 +188,14 @@ impl Shop {
         }
     }
 
-    /// Ends a run that comes to nothing, unless somebody has.
+    /// Closes a run without a change of the source's records, unless it was ended meanwhile.
     async fn close(&self, mut run: Run) -> Result<Run, IngestionError> {
         held_again(&mut run);
         let is_ours = self.commit_end(&run.run_id, |desk| self.closed(desk, &run, None)).await?;
         if is_ours { Ok(run) } else { self.ended(run) }
     }
 
-    /// What `end` decides, unless a run has ended.
+    /// Calls `end` if the run has not ended; otherwise there is nothing to commit.
     pub(super) fn unless_ended(
         &self,
         run_id: &Sha256Hex,
@@ -203,7 +204,7 @@ impl Shop {
         if self.goes_on(run_id)? { end() } else { Ok(Decided::Already(())) }
     }
 
-    /// What closes a run that comes to nothing.
+    /// The commit that closes a run without a change of the source's records.
     pub(super) fn closed(
         &self,
         desk: &Desk,
@@ -220,7 +221,7 @@ impl Shop {
             };
             let is_lost = matches!(run.state, RunState::Failed | RunState::Held);
             if is_lost && run.source_url.is_some() && self.heeds_versions(&source) {
-                // the source has a newer version, which is not visible
+                // the source has a newer version, which is not visible here
                 source = source.invalidated(timestamp);
                 events.push(Event::new(
                     timestamp,
@@ -237,7 +238,7 @@ impl Shop {
         })
     }
 
-    /// Whether what a source has said is stale as soon as it has a newer version.
+    /// Whether the source's policy marks its data stale when a newer version exists.
     fn heeds_versions(&self, source: &SourceState) -> bool {
         let ontology = self.desk().ontology(&source.entry.registration.ontology);
         let is_version =
@@ -246,8 +247,8 @@ impl Shop {
             .is_ok_and(|ontology| policy_of(source, &ontology).invalidation_triggers.iter().any(is_version))
     }
 
-    /// Commits a run's end as soon as the log takes it: a disk that was full would else leave a run that seems to go on,
-    /// and does not, until the next start. Says whether the end is this one.
+    /// Commits a run's end, and retries until the log accepts the commit. Without the retry, a full disk would leave a
+    /// run that seems to be running until the next start. Returns whether this call ended the run.
     async fn commit_end(
         &self,
         run_id: &Sha256Hex,
@@ -259,9 +260,9 @@ impl Shop {
             let ended = self.log.decide_and_commit(|| self.unless_ended(run_id, || end(&desk)));
             match ended.await {
                 Err(IngestionError::Commit(CommitError::Unavailable(cause))) => {
-                    tracing::warn!(%run_id, cause, "a run's end waits until the log takes it");
+                    tracing::warn!(%run_id, cause, "could not commit the end of an ingestion run; retrying");
                 }
-                // what seemed to fail is there, unless it was cancelled meanwhile
+                // the attempt that seemed to fail was durable, unless the run was cancelled meanwhile
                 Ok((_, None)) if is_perhaps_there => {
                     let run = self.store.run(run_id)?;
                     return Ok(run.is_some_and(|(run, _)| run.state != RunState::Cancelled));
@@ -277,8 +278,8 @@ impl Shop {
     }
 }
 
-/// Another version of the source with the payload of `run`, where that is a sign of a mistake: somebody has submitted, or
-/// published, the wrong file, or the version was undone.
+/// Returns the version of the source that has the same payload as `run`, if that indicates a mistake: the wrong file was
+/// submitted or published, or that version was undone.
 fn same_payload(run: &Run, source: &SourceState, is_accepted: bool) -> Option<String> {
     let is_mistaken = |completed: &&Completed| {
         completed.raw_sha256 == run.input.raw_sha256
@@ -289,7 +290,7 @@ fn same_payload(run: &Run, source: &SourceState, is_accepted: bool) -> Option<St
     source.completed.iter().rev().find(is_mistaken).map(|completed| completed.release.version.clone())
 }
 
-/// A run as its source remembers it.
+/// The entry of a completed run in the state of its source.
 pub(super) fn completed(run: &Run, release: Release, rows: FileRef) -> Completed {
     Completed {
         run_id: run.run_id.clone(),

@@ -11,8 +11,8 @@ use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::RunState;
 use oracled_store::StoreError;
 
-/// A source that had nothing new when it was pulled for a stale answer is not pulled for another one for so long: however
-/// many ask, it is asked now and then.
+/// The shortest time between two pulls of a source for stale answers, if the first pull found nothing new. The number of
+/// queries does not matter.
 pub(super) const REFRESH_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The most held runs of one source. Each keeps its payload on the disk.
@@ -164,7 +164,7 @@ pub enum IngestionError {
     ContentPruned {
         /// The run.
         run_id: Sha256Hex,
-        /// How many records.
+        /// The number of these records.
         records: u64,
     },
     /// The source's registration changed while the run was being prepared.

@@ -1,4 +1,4 @@
-//! A run on its way: begun by a commit, read on a thread of its own, ended by another commit.
+//! The course of a run: it begins with a commit, is read on its own thread, and ends with another commit.
 
 use super::error::HELD_MAX;
 use super::flights::Claim;
@@ -23,20 +23,20 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// What a source is said to have released lies ahead of now by no more: a day may be over elsewhere.
+/// The most that a release date may be in the future: the next day may have begun in another time zone.
 const AHEAD_MAX: SignedDuration = SignedDuration::from_hours(24);
 
-/// A run that has ended gives its source's place back within so long, or whoever wants it is told to come again.
+/// How long a new run waits for an ended run to release the source. After that the new run is rejected as busy.
 const LEAVES: Duration = Duration::from_secs(2);
 
-/// What a run changes: its source and itself, with the entries that tell of it.
+/// The change by a run: its source, the run itself, and the log entries.
 pub(super) struct Changed {
     pub(super) source: SourceState,
     pub(super) run: Run,
     pub(super) events: Vec<Event>,
 }
 
-/// Begins a run, unless it has been.
+/// Begins a run, unless the same run was completed before or is held.
 pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, IngestionError> {
     if !is_version(&message.version) {
         return Err(IngestionError::bad_version(&message.version));
@@ -62,7 +62,7 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
         return Err(IngestionError::Collision(run.run_id));
     }
     let (claim, progress) = shop.claim(&run).await?;
-    // another may have become visible meanwhile; from now on none does
+    // another run may have become visible before the claim; after the claim none can
     let (source, _) = shop.desk().source(&run.oracle_id)?;
     if let Some(known) = known(&source)? {
         return Ok(Begun::Unchanged(Box::new(known)));
@@ -97,21 +97,21 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     Ok(Begun::Started(Box::new(run)))
 }
 
-/// Goes on with the runs that were cut short.
+/// Resumes the runs that were interrupted.
 pub(super) async fn resume_all(shop: Arc<Shop>) {
     let runs = match shop.store.runs() {
         Ok(runs) => runs,
         Err(error) => {
-            tracing::error!(%error, "runs that were cut short cannot be gone on with");
+            tracing::error!(%error, "could not read the interrupted ingestion runs");
             return;
         }
     };
     for run in runs.into_iter().filter(|run| run.state == RunState::Running) {
-        tracing::info!(run_id = %run.run_id, oracle_id = %run.oracle_id, "a run that was cut short goes on");
+        tracing::info!(run_id = %run.run_id, oracle_id = %run.oracle_id, "ingestion run resumed");
         let (claim, progress) = match shop.flights.claim(&run) {
             Ok(claimed) => claimed,
             Err(error) => {
-                tracing::error!(run_id = %run.run_id, %error, "a run that was cut short does not go on");
+                tracing::error!(run_id = %run.run_id, %error, "could not resume an ingestion run");
                 continue;
             }
         };
@@ -129,17 +129,17 @@ pub(super) async fn resume_all(shop: Arc<Shop>) {
     }
 }
 
-/// Ends a run before it is done. Nothing of it becomes visible, and no start goes on with it.
+/// Cancels a run. None of its records become visible, and it is not resumed.
 pub(super) async fn cancel(shop: Arc<Shop>, run_id: Sha256Hex, peer: Peer) -> Result<(), IngestionError> {
     let Some(progress) = shop.flights.run(&run_id) else { return Err(IngestionError::NotRunning(run_id)) };
     let mut run = progress.run.clone();
     if progress.is_again() {
-        // it stays what it is
+        // a completed run that is read again stays completed
         progress.end(Ending::Cancelled);
         return Ok(());
     }
     (run.state, run.ended_at) = (RunState::Cancelled, Some(shop.clock.now()));
-    run.cause = Some("an administrator has cancelled it".into());
+    run.cause = Some("cancelled by an administrator".into());
     held_again(&mut run);
     let close = || shop.unless_ended(&run_id, || shop.closed(&shop.desk(), &run, Some(peer)));
     let (_, cancelled) = shop.log.decide_and_commit(close).await?;
@@ -150,7 +150,7 @@ pub(super) async fn cancel(shop: Arc<Shop>, run_id: Sha256Hex, peer: Peer) -> Re
     Ok(())
 }
 
-/// Whether a run reads what `counts` for its version was read from, where anything does.
+/// Checks that `run` has the same payload and release date as the run that counts for its version, if there is one.
 fn check_version(run: &Run, counts: Option<&Completed>) -> Result<(), IngestionError> {
     let RunInput { version, raw_sha256, released_at, .. } = &run.input;
     match counts {
@@ -164,7 +164,7 @@ fn check_version(run: &Run, counts: Option<&Completed>) -> Result<(), IngestionE
     }
 }
 
-/// What a source becomes by `change`, to be committed.
+/// The commit that applies `change` to a source.
 pub(super) fn changed(
     desk: &Desk,
     oracle_id: &SourceId,
@@ -181,7 +181,7 @@ pub(super) fn changed(
     Ok(Decided::Change((), record))
 }
 
-/// Reads a run's payload and ends it, one way or another.
+/// Reads a run's payload, and ends the run with the outcome.
 pub(super) async fn fly(shop: Arc<Shop>, ready: Ready, claim: Claim, progress: Arc<Progress>) {
     let outcome = tokio::select! {
         _ = progress.until_ended() => Outcome::EndedEarly,
@@ -193,13 +193,13 @@ pub(super) async fn fly(shop: Arc<Shop>, ready: Ready, claim: Claim, progress: A
         }
     };
     shop.end(&progress, outcome).await;
-    // whoever has the next payload may hold what this waits for, and wait for the place
+    // release the source first: `let_go` waits for the archive lock, whose holder may wait for this source
     drop(claim);
     shop.let_go(&progress.run).await;
 }
 
-/// When a run becomes known: now, or just behind the run before it where the clock has not gone on since. What is known at
-/// a time then never depends on what is ingested later.
+/// The time when a run becomes known: now, or 1 µs after the previous run if the clock has not advanced. The answer for a
+/// given `known_at` thus never depends on later runs.
 pub(super) fn behind(source: &SourceState, now: Timestamp) -> Timestamp {
     let present = source.present(now);
     let is_taken = source.completed.last().is_some_and(|last| last.release.ingested_at == present);
@@ -254,7 +254,7 @@ impl Shop {
         }))
     }
 
-    /// The run that a message asks for.
+    /// The run that `message` requests.
     fn planned(&self, message: Begin, ready: &Ready, source: &SourceState) -> Run {
         let Begin { pipeline_id, version, released_at, payload, requested_by, replace, .. } = message;
         let Begin { source_url, retrieved_at, invalidation_count, .. } = message;
@@ -286,15 +286,15 @@ impl Shop {
         }
     }
 
-    /// The pipeline as it was when the run began.
+    /// The pipeline as of the run's beginning.
     pub(super) fn ready_for(&self, run: &Run) -> Result<Ready, IngestionError> {
         let definition = self.store.definition(&run.input.pipeline_sha256)?;
         let unknown = || RegistryError::PipelineUnknown(run.pipeline_id.clone());
         Ok(self.desk().ready_again(definition.ok_or_else(unknown)?, &run.input.ontology)?)
     }
 
-    /// The place of a run's source. A run that has ended, and is about to give it back, is waited for, if not for long:
-    /// whoever has a payload for this keeps others from handing theirs in.
+    /// Claims the source of a run. Waits a short time for a run that has ended but not yet released the source, since the
+    /// caller may hold a lock that keeps others from submitting payloads.
     pub(super) async fn claim(&self, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
         match self.flights.claim(run) {
             Err(IngestionError::Busy { run_id, .. }) if self.has_ended(&run_id)? => {
@@ -305,13 +305,13 @@ impl Shop {
         }
     }
 
-    /// Whether a run that has its source's place gives it back in a moment; one that is read again does not.
+    /// Whether the run has ended and is about to release its source. A completed run that is read again is not.
     fn has_ended(&self, run_id: &Sha256Hex) -> Result<bool, StoreError> {
         let is_again = self.flights.run(run_id).is_some_and(|progress| progress.is_again());
         Ok(!is_again && !self.goes_on(run_id)?)
     }
 
-    /// Whether a run has not ended.
+    /// Whether a run is still running.
     pub(super) fn goes_on(&self, run_id: &Sha256Hex) -> Result<bool, StoreError> {
         Ok(self.store.run(run_id)?.is_some_and(|(run, _)| run.state == RunState::Running))
     }
@@ -346,7 +346,7 @@ impl Shop {
     }
 }
 
-/// A run that was approved and did not become visible is held again: it can be approved once more.
+/// Marks an approved run that did not become visible as held again, so that it can be approved once more.
 pub(super) fn held_again(run: &mut Run) {
     if matches!(run.state, RunState::Failed | RunState::Cancelled) && run.decision.take().is_some() {
         run.state = RunState::Held;

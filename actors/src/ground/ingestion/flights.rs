@@ -1,4 +1,4 @@
-//! Who works on which source: one at a time.
+//! The claims on sources: at most one run or upkeep task works on a source at a time.
 
 use super::IngestionError;
 use super::progress::{Ending, Progress};
@@ -11,38 +11,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// The sources that are worked on, by one at a time.
+/// The claimed sources.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     held: Mutex<HashMap<SourceId, Holder>>,
-    /// Told whenever a source's place is given back.
+    /// Notified whenever a claim is released.
     freed: Notify,
     stopping: AtomicBool,
 }
 
-/// Who works on a source.
+/// The holder of a claim.
 #[derive(Debug, Clone)]
 pub(super) enum Holder {
     /// A run.
     Run(Arc<Progress>),
-    /// Somebody who looks through its files or writes them anew.
+    /// A prune, rebuild or undo.
     Upkeep,
 }
 
-/// A source's place among them, given back when it is dropped.
+/// A claim on a source, released when it is dropped.
 pub(super) struct Claim {
     flights: Arc<Flights>,
     oracle_id: SourceId,
 }
 
 impl Claim {
-    /// Says which run is worked on from now on, on the same place.
+    /// Sets the run that works under this claim from now on.
     pub(super) fn hand_to(&self, run: &Arc<Progress>) {
         self.flights.held().insert(self.oracle_id.clone(), Holder::Run(Arc::clone(run)));
         self.flights.end_if_stopping(run);
     }
 
-    /// Whether whoever works on the source is to go on.
+    /// Whether the holder may continue.
     pub(super) fn is_to_go_on(&self) -> bool {
         !self.flights.is_stopping()
     }
@@ -56,7 +56,7 @@ impl Drop for Claim {
 }
 
 impl Flights {
-    /// The source's place, unless somebody has it.
+    /// Claims the source, unless it is claimed already.
     pub(super) fn hold(
         self: &Arc<Self>,
         oracle_id: &SourceId,
@@ -75,7 +75,7 @@ impl Flights {
         Ok(Claim { flights: Arc::clone(self), oracle_id })
     }
 
-    /// The place of a run's source, unless somebody has it.
+    /// Claims the source of a run, unless it is claimed already.
     pub(super) fn claim(self: &Arc<Self>, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
         let progress = Arc::new(Progress::new(run.clone()));
         let claim = self.hold(&run.oracle_id, Holder::Run(Arc::clone(&progress)))?;
@@ -89,13 +89,13 @@ impl Flights {
         }
     }
 
-    /// Waits until a run has given its source's place back.
+    /// Waits until a run has released its source.
     pub(super) async fn until_left(&self, run_id: &Sha256Hex) {
         let is_its = |holder: &Holder| matches!(holder, Holder::Run(run) if run.run.run_id == *run_id);
         self.until(|held| !held.values().any(is_its)).await;
     }
 
-    /// Waits until no run has a source's place.
+    /// Waits until no run holds the source.
     pub(super) async fn until_no_run(&self, oracle_id: &SourceId) {
         self.until(|held| !matches!(held.get(oracle_id), Some(Holder::Run(_)))).await;
     }
@@ -110,12 +110,12 @@ impl Flights {
         }
     }
 
-    /// A run that goes on.
+    /// The progress of a run that holds its source.
     pub(super) fn run(&self, run_id: &Sha256Hex) -> Option<Arc<Progress>> {
         self.runs().into_iter().find(|run| run.run.run_id == *run_id)
     }
 
-    /// Has all runs end, so that the next start goes on with them, and whoever writes files anew; waits until they have.
+    /// Stops all runs and upkeep tasks, and waits until they have stopped. The next start resumes the runs.
     pub(super) async fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.runs().iter().for_each(|run| run.end(Ending::Stopping));

@@ -1,4 +1,4 @@
-//! How far a run is, and whether it is to go on.
+//! The progress of a run, and whether it must end early.
 
 use oracled_domain::ground::run::RunPhase;
 use oracled_domain::ground::run::RunProgress;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// What is shared with whoever asks.
+/// The state of a run that its readers share.
 #[derive(Debug)]
 pub(super) struct Progress {
     pub(super) bytes_read: AtomicU64,
@@ -22,16 +22,16 @@ pub(super) struct Progress {
 #[derive(Debug)]
 struct State {
     phase: RunPhase,
-    /// Why it is to end before it is done, if it is.
+    /// Why the run must end early, if it must.
     ending: Option<Ending>,
 }
 
-/// Why a run is to end before it is done.
+/// Why a run must end early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It was cancelled, and stands so in the store.
+    /// The run was cancelled, and the store has this state.
     Cancelled,
-    /// The daemon stops; the next start goes on with it.
+    /// The daemon is stopping; the next start resumes the run.
     Stopping,
 }
 
@@ -46,23 +46,23 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).phase = phase;
     }
 
-    /// Whether it is completed, and read again since its source is rebuilt.
+    /// Whether the run is completed, and is read again to rebuild its source.
     pub(super) fn is_again(&self) -> bool {
         self.run.state == RunState::Completed
     }
 
-    /// Has it end before it is done.
+    /// Makes the run end early.
     pub(super) fn end(&self, why: Ending) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ending = Some(why);
         self.ended.notify_one();
     }
 
-    /// Why it is to end before it is done, if it is.
+    /// Why the run must end early; `None` if it continues.
     pub(super) fn ending(&self) -> Option<Ending> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ending
     }
 
-    /// Waits until it is to end before it is done.
+    /// Waits until the run must end early.
     pub(super) async fn until_ended(&self) -> Ending {
         loop {
             if let Some(ending) = self.ending() {

@@ -1,4 +1,4 @@
-//! Pulls: payloads that the daemon goes and gets, when it is asked to, by a schedule, or since an answer was stale.
+//! Pulls: the daemon fetches payloads on request, by a schedule, or because an answer was stale.
 
 mod due;
 mod refresh;
@@ -32,42 +32,42 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
-/// What a pull is for.
+/// A requested pull.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) pipeline_id: PipelineId,
-    /// Who wants it, in words.
+    /// The requester: a user id, `schedule` or `refresh`.
     pub(super) requested_by: String,
     pub(super) peer: Option<Peer>,
 }
 
-/// What came of a pull.
+/// The outcome of a pull.
 #[derive(Debug, Clone)]
 pub enum PullOutcome {
-    /// The source has nothing that is not known.
+    /// The source has nothing new.
     NothingNew {
-        /// When it was asked.
+        /// The time of the request.
         retrieved_at: Timestamp,
     },
-    /// A payload came, and is being read or was read before.
+    /// A payload was received. It is being read, or was read before.
     Begun(Begun),
 }
 
-/// What is remembered of pulls while the daemon runs.
+/// The memory of pulls, lost at a restart.
 #[derive(Debug, Default)]
 pub(super) struct Pulls {
-    /// By what each pipeline's last payload is known again, with the run that has read it.
+    /// The validators of each pipeline's last payload, with the run that read that payload.
     known: Mutex<HashMap<PipelineId, (Sha256Hex, Validators)>>,
-    /// Pulls that go on, one a pipeline; each ends its channel when it has ended.
+    /// The pulls in progress, at most one for each pipeline. A pull's channel closes when it ends.
     under_way: Mutex<HashMap<PipelineId, watch::Receiver<()>>>,
-    /// The refreshes of each source.
+    /// The state of the refreshes of each source.
     refreshing: Mutex<HashMap<SourceId, Refreshing>>,
     /// The pipelines' schedules.
     due: Mutex<HashMap<PipelineId, Scheduled>>,
 }
 
 impl PullOutcome {
-    /// The run that reads what came, or has read it, if anything did.
+    /// The run that reads or has read the received payload, if one was received.
     #[must_use]
     pub fn run(&self) -> Option<&Run> {
         match self {
@@ -86,7 +86,7 @@ impl From<NotArchived> for IngestionError {
     }
 }
 
-/// A pull's place among those that go on, given back when it is dropped.
+/// The place of a pull among those in progress, released when it is dropped.
 struct Place<'p> {
     pulls: &'p Pulls,
     pipeline_id: &'p PipelineId,
@@ -99,8 +99,8 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Pulls a pipeline's payload and begins its run, unless a pull of it goes on. That it began, and how it ended, is in the
-/// log: by that a pull that was due while the daemon did not run is known from one that was made.
+/// Pulls a pipeline's payload and begins its run, unless another pull of the pipeline is in progress. The pull's
+/// beginning and end are logged, so the next start can distinguish a missed scheduled pull from a pull that was made.
 pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome, IngestionError> {
     let _place = shop.pulls.place(&wanted.pipeline_id)?;
     let Wanted { pipeline_id, requested_by, peer } = wanted.clone();
@@ -154,9 +154,9 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
             return shop.nothing_new(wanted, said.read_by(&ready), invalidation_count, retrieved_at).await;
         }
         Err(PullError::Keep(_)) => {
-            // the archive says what kept it
+            // the archive has the cause
             archiving.finish().await?;
-            return Err(IngestionError::Archiving("a piece of the payload was not taken".into()));
+            return Err(IngestionError::Archiving("the archive rejected a piece of the payload".into()));
         }
         Err(error) => return Err(error.into()),
     };
@@ -166,7 +166,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
 }
 
 impl Shop {
-    /// Commits that a pull has begun, or has ended, with its entry.
+    /// Commits the beginning or the end of a pull, with its entry.
     async fn note_pull(&self, wanted: &Wanted, last: LastPull, event: Event) -> Result<(), IngestionError> {
         let pipeline_id = &wanted.pipeline_id;
         let changed = self.log.decide_and_commit(|| {
@@ -190,7 +190,7 @@ impl Shop {
         Ok(changed.await.map(drop)?)
     }
 
-    /// Whether one pipeline brings all that a source says.
+    /// Whether the source has only one pipeline, which therefore brings all of its data.
     fn is_all_of(&self, oracle_id: &SourceId) -> Result<bool, IngestionError> {
         let pipelines = self.store.pipelines()?;
         Ok(pipelines.iter().filter(|known| known.oracle_id == *oracle_id).count() == 1)
@@ -219,7 +219,7 @@ impl Shop {
         Ok(PullOutcome::NothingNew { retrieved_at })
     }
 
-    /// Has what was pulled read, unless it was.
+    /// Begins the run of a pulled payload, unless the payload was read before.
     async fn read(
         self: &Arc<Self>,
         wanted: &Wanted,
@@ -252,7 +252,7 @@ impl Shop {
             peer: wanted.peer,
         };
         let begun = begin(Arc::clone(self), message).await;
-        // whether the entry of what could not be committed is durable is not certain; the next start looks
+        // after a failed commit the run may be durable; then the next start needs the payload
         if !matches!(begun, Ok(Begun::Started(_)) | Err(IngestionError::Commit(_))) {
             self.store.remove_new_payload(&raw_sha256)?;
         }
@@ -262,7 +262,7 @@ impl Shop {
         Ok(PullOutcome::Begun(begun))
     }
 
-    /// Remembers by what a payload is known again, once its run is visible: one that came to nothing is pulled again.
+    /// Remembers the validators of a payload once its run is visible. The payload of a failed run is pulled again.
     async fn remember_once_visible(self: Arc<Self>, run: Run, validators: Validators) {
         self.flights.until_left(&run.run_id).await;
         if let Ok(Some((ended, _))) = self.store.run(&run.run_id)
@@ -274,7 +274,7 @@ impl Shop {
 }
 
 impl Pulls {
-    /// The place of a pipeline's pull, unless another one has it.
+    /// The place of a pipeline's pull, unless another pull has it.
     fn place<'p>(&'p self, pipeline_id: &'p PipelineId) -> Result<Place<'p>, IngestionError> {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if under_way.contains_key(pipeline_id) {
@@ -285,16 +285,16 @@ impl Pulls {
         Ok(Place { pulls: self, pipeline_id, _ends: ends })
     }
 
-    /// Waits for the end of a pipeline's pull, if one goes on.
+    /// Waits for the end of a pipeline's pull, if one is in progress.
     async fn ended(&self, pipeline_id: &PipelineId) {
         let ended = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline_id).cloned();
         if let Some(mut ended) = ended {
-            // nothing is ever sent
+            // nothing is sent: the channel closes at the end
             drop(ended.changed().await);
         }
     }
 
-    /// By what the payload of a run is known again, if its pipeline has not brought another one since.
+    /// The validators of the payload of `run`, unless its pipeline has brought another payload since.
     fn validators(&self, run: &Run) -> Validators {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(&run.pipeline_id).filter(|(run_id, _)| *run_id == run.run_id);

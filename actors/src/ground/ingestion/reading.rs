@@ -1,4 +1,4 @@
-//! A payload read, record by record, on a thread of its own.
+//! Reads a payload, record by record, on its own thread.
 
 use super::coverage::Coverage;
 use super::progress::Progress;
@@ -19,7 +19,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What is read, and how.
+/// The input of a reading.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) files: Files,
@@ -30,16 +30,16 @@ pub(super) struct Reading {
     pub(super) limits: Limits,
 }
 
-/// What reading comes to.
+/// The outcome of a reading.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// Files that the closing commit names, and what they were made by.
+    /// The files for the closing commit, and the pipeline that made them.
     Staged { staged: Box<Staged>, ready: Ready },
-    /// It was to end before it was done.
+    /// The run had to end early.
     EndedEarly,
-    /// Nothing, for this reason; its rejects are kept.
+    /// The run failed, with this cause. Its rejects are kept.
     Failed { cause: String, counts: Box<RunCounts>, rows: Option<FileRef> },
-    /// Nothing, since the disk is full: its payload is not kept, which would take up what is left.
+    /// The disk is full. The payload is not kept, since it would use the remaining space.
     NoSpace { cause: String },
 }
 
@@ -93,7 +93,7 @@ impl Reading {
         }
     }
 
-    /// Reads every record; says whether it came to the end.
+    /// Reads every record. Returns whether it reached the end of the payload.
     fn stage(&self, staging: &mut Staging) -> Result<bool, Unread> {
         let run = &self.progress.run;
         let archive = self.files.archive(&run.oracle_id, &run.input.raw_sha256)?;
@@ -164,7 +164,7 @@ impl Reading {
 }
 
 fn none_was_taken(read: u64) -> String {
-    format!("none of {read} records was taken; its rejects say why")
+    format!("none of {read} records was accepted; the rejects of the run have the reasons")
 }
 
 /// A run whose files could not be written.
@@ -180,7 +180,7 @@ fn failed(cause: String, staging: Staging) -> Outcome {
     match staging.rejects_only() {
         Ok((counts, rows)) => Outcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) },
         Err(error) => {
-            let cause = format!("{cause}; and its rejects cannot be kept: {error}");
+            let cause = format!("{cause}; and its rejects could not be stored: {error}");
             Outcome::Failed { cause, counts: Box::default(), rows: None }
         }
     }
@@ -192,7 +192,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     stream.finish_bytes()
 }
 
-/// Tells how much was read.
+/// Counts the bytes that were read.
 struct Counted<'p, R> {
     inner: R,
     progress: &'p Progress,

@@ -1,4 +1,4 @@
-//! Damaged files of a source made anew: its runs read their payloads once more, on the way that runs take.
+//! Rebuilds damaged files of a source: its runs read their payloads again, as they did the first time.
 
 use super::flights::{Claim, Holder};
 use super::progress::Progress;
@@ -16,17 +16,17 @@ use oracled_store::ground::state::Completed;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// So many runs are named whose payloads cannot be read again.
+/// The most runs with unreadable payloads that an error names.
 const NAMED_MAX: usize = 20;
 
-/// Makes the files of a source anew that are not what was committed.
+/// Rebuilds the files of a source that differ from the committed ones.
 pub(super) async fn rebuild(
     shop: Arc<Shop>,
     oracle_id: SourceId,
     peer: Peer,
 ) -> Result<RebuildOutcome, IngestionError> {
     let claim = shop.flights.hold(&oracle_id, Holder::Upkeep)?;
-    // it takes what a run takes; the semaphore is never closed
+    // a rebuild counts as a run; the semaphore is never closed
     let place = shop.places.acquire().await;
     let work = (Arc::clone(&shop), oracle_id.clone());
     let made = spawn_blocking(move || (work.0.make_anew(&work.1, &claim), claim)).await;
@@ -37,10 +37,10 @@ pub(super) async fn rebuild(
         return Ok(outcome);
     }
     let RebuildOutcome { runs, prunings, files, .. } = outcome.clone();
-    tracing::info!(%oracle_id, runs, prunings, files = files.len(), "damaged files were made anew");
+    tracing::info!(%oracle_id, runs, prunings, files = files.len(), "damaged files rebuilt");
     let timestamp = shop.clock.now();
     let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer };
-    // the source is what it was: whoever has its damaged files open lets go of them
+    // the state of the source is unchanged; the commit makes readers of the damaged files close them
     shop.commit_files(&oracle_id, Event::new(timestamp, None, EventKind::SourceRebuilt(entry)), |source| {
         source
     })
@@ -56,7 +56,7 @@ impl Shop {
             RebuildOutcome { oracle_id: oracle_id.clone(), runs: 0, prunings: 0, files: Vec::new() };
         let damaged = rebuilding.damaged();
         if damaged.is_empty() {
-            // they may have been made anew, and that not be committed
+            // the files may have been rebuilt without a commit
             self.store.reopen(oracle_id);
             return Ok(outcome);
         }
@@ -69,7 +69,7 @@ impl Shop {
             RebuildError::Store(error) => IngestionError::Store(error),
             error @ RebuildError::Differs { .. } => refused(error.to_string()),
         };
-        let cancelled = || refused("it was cancelled, or the daemon stops".into());
+        let cancelled = || refused("it was cancelled, or the daemon is stopping".into());
         let mut progress: Option<Arc<Progress>> = None;
         for step in self.store.steps(rebuilding.committed())? {
             match step {
@@ -84,7 +84,7 @@ impl Shop {
                     let reading = self.reading_again(&rebuilding, &completed)?;
                     let before = progress.replace(Arc::clone(&reading.progress));
                     claim.hand_to(&reading.progress);
-                    // one that came before that was of the run before
+                    // a cancellation before that was addressed to the previous run
                     if before.is_some_and(|run| run.ending().is_some()) {
                         return Err(cancelled());
                     }
@@ -118,13 +118,13 @@ impl Shop {
         Ok(outcome)
     }
 
-    /// A run that is completed, over its payload once more, with what was made of the runs before it.
+    /// The reading of a completed run, over its payload and the rebuilt files of the earlier runs.
     fn reading_again(
         &self,
         rebuilding: &Rebuilding,
         completed: &Completed,
     ) -> Result<Reading, IngestionError> {
-        let missing = || IngestionError::Inside(format!("there is no run {}", completed.run_id));
+        let missing = || IngestionError::Inside(format!("run {} is missing", completed.run_id));
         let (run, _) = self.store.run(&completed.run_id)?.ok_or_else(missing)?;
         let ready = self.ready_for(&run)?;
         Ok(Reading {
@@ -138,7 +138,7 @@ impl Shop {
     }
 }
 
-/// Which runs cannot read their payloads again, and why.
+/// The text of the error: which runs cannot read their payloads again, and why.
 fn in_words(unreadable: &[Unreadable]) -> String {
     let named = unreadable.iter().take(NAMED_MAX);
     let named = named.map(|Unreadable { run_id, version, why }| format!("run {run_id} ({version}): {why}"));
@@ -146,5 +146,5 @@ fn in_words(unreadable: &[Unreadable]) -> String {
     if let Some(others @ 1..) = unreadable.len().checked_sub(NAMED_MAX) {
         words.push_str(&format!("; and {others} more"));
     }
-    format!("not every payload can be read again: {words}")
+    format!("some payloads cannot be read again: {words}")
 }

@@ -1,10 +1,10 @@
-//! Raw records out of payloads (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline").
+//! Cuts payloads into raw records (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline").
 //!
-//! A payload of any size is read once, from its beginning to its end, in the memory that a few of its records take. Each
-//! record comes with the place where it lies, so that it can be read again from the archived payload.
+//! A payload of any size is read once, from its beginning to its end. The memory is limited to a few times the longest
+//! record. Each record has its offset, so that it can be read again from the archived payload.
 //!
-//! What is wrong with one record is that record's: it comes as a [`Slice`] with the reason, and the run goes on. What makes
-//! it uncertain where the next record begins is a [`SliceError`], and the run fails.
+//! A fault in one record affects only that record: its [`Slice`] has the reason, and the run continues. If a fault makes
+//! the start of the next record uncertain, it is a [`SliceError`], and the run fails.
 
 use delimited::Delimited;
 pub(super) use delimited::is_blank;
@@ -23,7 +23,7 @@ mod lines;
 /// The most columns that a header may name.
 pub const MAX_COLUMNS: usize = 4_096;
 
-/// What bounds the memory that reading a payload takes: some times as much as this.
+/// The limits of the memory for reading a payload, which is a small multiple of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest record, header line, and name or value beside a JSON document's records.
@@ -39,115 +39,113 @@ impl Default for Limits {
 /// One raw record of a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// Its number in the payload, from 0; those that are broken count too.
+    /// Number of the record in the payload, from 0. Broken records count, too.
     pub position: u64,
-    /// Where its first byte is in the payload, a byte-order mark counted.
+    /// Offset of the first byte in the payload. A byte-order mark counts.
     pub offset: u64,
-    /// It in the payload's own bytes: from `offset` on, without line end, comma or white space around it.
+    /// The payload's own bytes from `offset` on, without line end, comma or white space around the record.
     pub bytes: Vec<u8>,
-    /// What it says, always an object; or why it is rejected.
+    /// The parsed record, always an object; or why it is rejected.
     pub record: Result<Raw, BadRecord>,
 }
 
 impl Slice {
-    /// How many bytes of the payload it takes.
+    /// Length of the record in the payload, in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u32 {
         u32::try_from(self.bytes.len()).expect("a record is no longer than its limit, which is 32 bits")
     }
 }
 
-/// What is wrong with the header line of a CSV or TSV.
+/// The fault in the header line of a CSV or TSV file.
 #[derive(Debug, thiserror::Error)]
 pub enum BadHeader {
-    /// The payload has no line that is not empty.
-    #[error("there is none")]
+    /// The payload has only empty lines.
+    #[error("it is missing")]
     Missing,
-    /// More columns than are taken.
-    #[error("it has {columns} columns, and there may be {MAX_COLUMNS}")]
+    /// The header has too many columns.
+    #[error("it has {columns} columns (limit {MAX_COLUMNS})")]
     Columns {
-        /// How many there are.
+        /// Number of columns found.
         columns: usize,
     },
-    /// Two columns of one name.
+    /// Two columns have the same name.
     #[error("the columns {first} and {second} have the same name")]
     Repeated {
-        /// One of them, from 1.
+        /// Number of the first of these columns, from 1.
         first: usize,
-        /// The other.
+        /// Number of the second column.
         second: usize,
     },
-    /// It is broken as a record would be.
+    /// The line is broken as a record can be.
     #[error("{0}")]
     Broken(#[from] BadRecord),
 }
 
-/// Why the rest of a payload cannot be read. What it says are places, no words of the payload.
+/// Why the rest of a payload cannot be read. The errors contain offsets, but no text of the payload.
 #[derive(Debug, thiserror::Error)]
 pub enum SliceError {
-    /// The payload itself.
+    /// Reading the payload failed.
     #[error("the payload cannot be read from byte {offset} on: {source}")]
     Read {
-        /// How many bytes of it were read.
+        /// Number of bytes read so far.
         offset: u64,
-        /// What the system says.
+        /// The error of the reader.
         source: io::Error,
     },
-    /// A record, a header line, or a name or value beside the records.
+    /// A record, a header line, or a name or value beside the records is too long.
     #[error(
-        "what begins at byte {offset} of the payload is longer than {max_bytes} bytes, the most a record may have"
+        "the record or value at byte {offset} of the payload is longer than {max_bytes} bytes, the limit for a record"
     )]
     TooLong {
-        /// Where it begins.
+        /// Offset of its first byte.
         offset: u64,
-        /// How long it may be.
+        /// The limit, in bytes.
         max_bytes: u32,
     },
-    /// The end of the payload within quotes.
+    /// The payload ends within quotes.
     #[error(
-        "a quoted field of the line that begins at byte {offset} of the payload is not closed before its end"
+        "a quoted field of the line that begins at byte {offset} is not closed before the end of the payload"
     )]
     Unclosed {
-        /// Where the line begins.
+        /// Offset of the line.
         offset: u64,
     },
-    /// The first line of a CSV or TSV.
-    #[error("the header line at byte {offset} of the payload is unfit: {cause}")]
+    /// The first line of a CSV or TSV file is invalid.
+    #[error("the header line at byte {offset} of the payload is invalid: {cause}")]
     Header {
-        /// Where it begins.
+        /// Offset of the line.
         offset: u64,
-        /// What is wrong with it.
+        /// The fault in the line.
         cause: BadHeader,
     },
-    /// A JSON document that is none, or whose records have no certain end.
-    #[error(
-        "the payload is no JSON document that can be read: at its byte {offset} there should be {wanted}"
-    )]
+    /// The payload is not valid JSON, or a record has no certain end.
+    #[error("the payload is not a valid JSON document: at byte {offset}, expected {wanted}")]
     Json {
-        /// Where it is broken.
+        /// Offset of the fault.
         offset: u64,
-        /// What could stand there.
+        /// The allowed text at this offset.
         wanted: &'static str,
     },
-    /// A JSON document that is one, and has no records there.
-    #[error("the payload has no list at `{path}`: {found} at byte {offset}")]
+    /// The JSON document has no list of records at the path.
+    #[error("the payload has no list at `{path}`: found {found} at byte {offset}")]
     NoList {
-        /// Where the list should be.
+        /// The path of the list.
         path: String,
-        /// What there is in its place.
+        /// The value found instead.
         found: &'static str,
-        /// Where that is.
+        /// Offset of that value.
         offset: u64,
     },
-    /// Readers differ on which of two equal names counts.
-    #[error("a name on the path to the records stands a second time in its object, before byte {offset}")]
+    /// A name occurs twice; JSON readers differ on which of the two counts.
+    #[error("a name on the path to the records occurs a second time in its object, before byte {offset}")]
     RepeatedName {
-        /// Where it ends.
+        /// Offset of the end of the second name.
         offset: u64,
     },
 }
 
-/// The records of a payload, in its order. After an error, and after the end, there are none.
+/// The records of a payload, in order. The iterator ends after the last record or the first error.
 #[derive(Debug)]
 pub struct Slices<R> {
     cut: Option<Cut<R>>,
@@ -161,18 +159,18 @@ enum Cut<R> {
     Delimited(Delimited<R>),
 }
 
-/// A record and its place, before it has its number.
+/// A record with its offset, before it gets its number.
 struct Piece {
     offset: u64,
     bytes: Vec<u8>,
     record: Result<Raw, BadRecord>,
 }
 
-/// Begins to cut the payload that `reader` gives into the records that it has by `format`: it is read up to the first of
-/// them. `reader` is read in large pieces and needs no buffer.
+/// Begins to cut the payload of `reader` into records of `format`, and reads up to the first record. `reader` is read in
+/// large pieces and needs no buffer.
 ///
 /// # Errors
-/// Where there is something wrong before the first record; with what comes later, the iterator's item.
+/// A fault before the first record. Later faults are items of the iterator.
 pub fn slices<R: Read>(format: &Format, reader: R, limits: Limits) -> Result<Slices<R>, SliceError> {
     let input = Input::open(reader, limits.max_record_bytes)?;
     let cut = match format {

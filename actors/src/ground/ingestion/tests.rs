@@ -20,7 +20,7 @@ pub(crate) const OLD: &str = "Country Name,Country Code,Year,Value\n\
 pub(crate) const NEW: &str = "Country Name,Country Code,Year,Value\n\
     Aruba,ABW,1960,54608\nAruba,ABW,1961,55434\nZambia,ZMB,1960,3119430\n";
 
-/// What is valid at a time, as `id=population`.
+/// The records that are valid at a time, as `id=population`.
 fn valid(system: &System, at: &str) -> Vec<String> {
     let oracle_id = "world-bank-population".parse().expect("an id");
     let view = system.store.view(&oracle_id).expect("it opens").expect("it is there");
@@ -38,7 +38,7 @@ fn valid(system: &System, at: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_run_makes_a_release_valid_and_the_next_one_corrects_and_withdraws() {
+fn next_release_corrects_and_withdraws_records() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -55,7 +55,7 @@ fn a_run_makes_a_release_valid_and_the_next_one_corrects_and_withdraws() {
 }
 
 #[test]
-fn releases_that_arrive_in_another_order_are_valid_at_the_same_times() {
+fn validity_does_not_depend_on_the_order_of_ingestion() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
@@ -66,7 +66,7 @@ fn releases_that_arrive_in_another_order_are_valid_at_the_same_times() {
 }
 
 #[test]
-fn the_same_run_again_changes_nothing() {
+fn repeated_run_changes_nothing() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let first = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -85,7 +85,11 @@ fn payload_without_accepted_records_changes_nothing_and_keeps_rejects() {
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
         for (payload, cause, rejected) in [
             ("Country Name,Country Code,Year,Value\n", "the payload holds no records", 0),
-            ("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n", "none of 1 records was taken", 1),
+            (
+                "Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n",
+                "none of 1 records was accepted",
+                1,
+            ),
             ("Country Name,Country Code,Year,Value\nAruba,ABW,1960,\"1", "is not closed", 0),
         ] {
             let run = ingested(&system, &pipeline_id, payload, "2021-01-01").await;
@@ -139,7 +143,7 @@ fn known_version_is_not_read_from_another_payload_without_replace() {
 }
 
 #[test]
-fn payloads_of_runs_that_came_to_nothing_are_pruned_once_and_told_once() {
+fn payload_of_a_failed_run_is_pruned_and_logged_once() {
     with_outside(Hand::new(), Outside::default(), |World { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -158,7 +162,7 @@ fn payloads_of_runs_that_came_to_nothing_are_pruned_once_and_told_once() {
 }
 
 #[test]
-fn refusal_of_a_version_names_its_value() {
+fn version_error_names_the_value() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         for (version, named) in [("a b", "a b"), ("", ""), (&*"1".repeat(100), &*"1".repeat(80))] {
@@ -171,7 +175,7 @@ fn refusal_of_a_version_names_its_value() {
 }
 
 #[test]
-fn what_is_said_to_be_released_after_tomorrow_is_refused() {
+fn release_date_more_than_24_hours_ahead_is_rejected() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let now = system.clock.now();
@@ -188,7 +192,7 @@ fn what_is_said_to_be_released_after_tomorrow_is_refused() {
 }
 
 #[test]
-fn only_a_newer_release_that_was_begun_since_ends_an_invalidation() {
+fn invalidation_is_ended_only_by_a_newer_release() {
     with_outside(Hand::new(), Outside::default(), |World { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
@@ -211,14 +215,14 @@ fn only_a_newer_release_that_was_begun_since_ends_an_invalidation() {
 }
 
 #[test]
-fn a_run_that_a_restart_cut_short_goes_on() {
+fn interrupted_run_is_resumed_after_a_restart() {
     with_outside(Hand::new(), Outside::default(), |world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;
         let begun = long_begun(system, &pipeline_id).await;
         let Begun::Started(run) = &begun else { panic!("it is new: {begun:?}") };
         let run_id = run.run_id.clone();
-        // the log takes nothing more: the run that goes on can never end there
+        // the closed log accepts nothing: the run can only end in the restarted system
         let world = world.restarted(Outside::default()).await;
         let run = ended(&world.system, begun).await;
         assert_eq!((run.state, run.counts.records), (RunState::Completed, 30_000), "{run:?}");
@@ -229,7 +233,7 @@ fn a_run_that_a_restart_cut_short_goes_on() {
     });
 }
 
-/// A run that takes a moment.
+/// Begins a run that takes a moment.
 async fn long_begun(system: &System, pipeline_id: &PipelineId) -> Begun {
     let many: String =
         (0..30_000).map(|n| format!("Aruba,{},{},{n}\n", code(n / 150), 1950 + n % 150)).collect();

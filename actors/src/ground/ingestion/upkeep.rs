@@ -21,7 +21,7 @@ use oracled_store::{Record, RowKey, Store, StoreError, Write};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Takes the content of what had ceased to hold out of a source, with the payloads that nothing needs then.
+/// Removes the content that is no longer valid from a source, and the payloads that are then not needed.
 pub(super) async fn prune(
     shop: Arc<Shop>,
     oracle_id: SourceId,
@@ -40,7 +40,7 @@ pub(super) async fn prune(
     let pruned = spawn_blocking(move || view.prune(before, |_| held.is_to_go_on())).await;
     let pruned = pruned.map_err(|error| IngestionError::Inside(error.to_string()))??;
     let pruned =
-        pruned.ok_or_else(|| IngestionError::Inside("the daemon stops, and nothing was pruned".into()))?;
+        pruned.ok_or_else(|| IngestionError::Inside("the daemon is stopping; nothing was pruned".into()))?;
     let _turn = ARCHIVING.lock().await;
     let (versions, freed_bytes) = (pruned.statements, pruned.freed_bytes);
     let payloads = shop.to_be_removed(&old, &pruned.unneeded, before)?;
@@ -178,12 +178,12 @@ fn verified(
     Ok(VerifiedSource { oracle_id: view.state.entry.oracle_id().clone(), rows, file_fault, runs })
 }
 
-/// What is found of a run where the files that say where its records lie are damaged.
+/// The result for a run if the files with the offsets of its records are damaged.
 fn unknown(store: &Store, completed: &Completed) -> Verified {
     if !store.files().has_archived(&completed.raw_sha256) {
         return Verified { no_payload: true, ..Verified::default() };
     }
-    let what = "where its records lie is not known, since a file of facts is damaged".to_owned();
+    let what = "the offsets of its records are unknown, since a file of facts is damaged".to_owned();
     let fault = Fault { run: completed.release.run, position: None, offset: 0, what };
     Verified { faults: vec![fault], fault_count: 1, ..Verified::default() }
 }
@@ -194,8 +194,8 @@ impl Shop {
         Ok(self.store.view(oracle_id)?.ok_or_else(unknown)?)
     }
 
-    /// The payloads that are there and can go with what is pruned before then: those that nothing with content comes from,
-    /// and those of runs that came to nothing.
+    /// The archived payloads that can be removed with a pruning: those whose content was pruned, and those of failed
+    /// runs.
     fn to_be_removed(
         &self,
         source: &SourceState,
@@ -216,7 +216,7 @@ impl Shop {
         Ok(removable)
     }
 
-    /// Up to when a source's pipelines let go of what has ceased to hold: the longest retention of them counts.
+    /// The latest time for which pruning is allowed. The longest retention of the source's pipelines counts.
     fn kept_until(&self, oracle_id: &SourceId) -> Result<Timestamp, IngestionError> {
         let mut days = 0;
         for registered in self.store.pipelines()?.iter().filter(|known| known.oracle_id == *oracle_id) {
@@ -227,7 +227,7 @@ impl Shop {
         Ok(self.clock.now().saturating_sub(retention).unwrap_or(Timestamp::MIN))
     }
 
-    /// Commits what `change` makes of the source as it is, with its entry.
+    /// Commits `change` of a source, with its entry.
     pub(super) async fn commit_files(
         &self,
         oracle_id: &SourceId,

@@ -1,4 +1,4 @@
-//! A payload as it comes: piece by piece, within bounds, and whole.
+//! Receives a payload piece by piece, within limits, and checks that it is complete.
 
 use super::PullSettings;
 use super::error::PullError;
@@ -8,7 +8,7 @@ use reqwest::Response;
 use std::io;
 use tokio::time::timeout;
 
-/// How much of a payload came, and how much was to come where that is known, in bytes.
+/// Bytes of a payload that were received, and its announced length if that is known.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     received_bytes: u64,
@@ -16,14 +16,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The payload did not come whole, since `why`.
+    /// The error for an incomplete payload, with the cause `why`.
     pub(super) const fn cut(&self, why: String) -> PullError {
         let Self { received_bytes, promised_bytes } = *self;
         PullError::Cut { received_bytes, promised_bytes, why }
     }
 }
 
-/// Reads the payload, handing each piece to `keep`. Gives its length in bytes.
+/// Reads the payload, and passes each piece to `keep`. Returns its length in bytes.
 pub(super) async fn read(
     settings: &PullSettings,
     mut response: Response,
@@ -39,7 +39,7 @@ pub(super) async fn read(
     loop {
         let Ok(piece) = timeout(idle, response.chunk()).await else {
             let idle_s = idle.as_secs_f64();
-            return Err(progress.cut(format!("nothing came for {idle_s} s (`ingestion.idle_s`)")));
+            return Err(progress.cut(format!("no data for {idle_s} s (`ingestion.idle_s`)")));
         };
         let Some(piece) = piece.map_err(|error| progress.cut(root_cause(&error)))? else { break };
         progress.received_bytes = progress.received_bytes.saturating_add(piece.len() as u64);
@@ -48,6 +48,6 @@ pub(super) async fn read(
         }
         keep(piece).await.map_err(PullError::Keep)?;
     }
-    // fewer bytes than were promised are an error of the client's, and more it does not read
+    // the client reports an error if bytes are missing, and does not read extra bytes
     Ok(progress.received_bytes)
 }

@@ -1,4 +1,4 @@
-//! Why nothing was pulled.
+//! Errors of pulls.
 
 use crate::upstream::web::WebError;
 use std::io;
@@ -7,34 +7,34 @@ use std::time::Duration;
 /// Why nothing was pulled.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
-    /// There is no answer, or none that is a payload.
+    /// There is no answer, or the answer is not a payload.
     #[error(transparent)]
     Web(#[from] WebError),
-    /// There is more than is taken.
-    #[error("a payload of {} bytes; allowed: {max_bytes} (`ingestion.max_payload_bytes`)", many(*promised_bytes))]
+    /// The payload is too long.
+    #[error("the payload has {} bytes (limit {max_bytes}: `ingestion.max_payload_bytes`)", many(*promised_bytes))]
     TooLarge {
-        /// How long it is, where that is known.
+        /// Its announced length in bytes, if known.
         promised_bytes: Option<u64>,
-        /// How long it may be.
+        /// The limit, in bytes.
         max_bytes: u64,
     },
-    /// The payload did not come whole.
-    #[error("{received_bytes} of {} bytes came: {why}", of(*promised_bytes))]
+    /// The payload is incomplete.
+    #[error("received {received_bytes} of {} bytes: {why}", of(*promised_bytes))]
     Cut {
-        /// How much came.
+        /// Number of bytes received.
         received_bytes: u64,
-        /// How much was to come, where that is known.
+        /// Announced length in bytes, if known.
         promised_bytes: Option<u64>,
-        /// What went wrong.
+        /// The cause.
         why: String,
     },
-    /// What came could not be put away.
-    #[error("the payload cannot be kept: {0}")]
+    /// The received data could not be stored.
+    #[error("could not store the payload: {0}")]
     Keep(io::Error),
 }
 
 impl PullError {
-    /// For how long whoever was asked wants to be left alone, where it says so.
+    /// The wait that the server requests before a retry, if it requests one.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -45,7 +45,7 @@ impl PullError {
 }
 
 fn many(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| "more".to_owned(), |bytes| bytes.to_string())
+    bytes.map_or_else(|| "too many".to_owned(), |bytes| bytes.to_string())
 }
 
 fn of(bytes: Option<u64>) -> String {

@@ -36,7 +36,7 @@ fn request(endpoint: &str) -> PullRequest {
     PullRequest { pipeline_id: id(), endpoint, authentication: None, known }
 }
 
-/// What comes of a request, and what of its payload came.
+/// The outcome of a request, and the received part of the payload.
 async fn pull(puller: &Puller, request: &PullRequest) -> (Result<Answer, PullError>, String) {
     let mut kept = Vec::new();
     let keep = async |piece: Bytes| {
@@ -47,7 +47,7 @@ async fn pull(puller: &Puller, request: &PullRequest) -> (Result<Answer, PullErr
     (outcome, String::from_utf8(kept).expect("the tests' payloads are text"))
 }
 
-/// What is said of a server that answers by `script`, and how often it was asked.
+/// The error for a server that answers by `script`, and the number of requests.
 async fn refused_of(script: Vec<Do>) -> (String, usize) {
     let server = Server::start("127.0.0.1", vec![script]).await;
     let (outcome, _) = pull(&puller(), &request(&server.url("127.0.0.1", "/x?sig=s3cret"))).await;
@@ -57,7 +57,7 @@ async fn refused_of(script: Vec<Do>) -> (String, usize) {
 }
 
 #[tokio::test]
-async fn a_payload_comes_whole_with_what_it_says_of_itself() {
+async fn payload_is_received_with_its_validators() {
     let headers = "ETag: \"v1\"\r\nLast-Modified: Fri, 20 Nov 2026 09:00:00 GMT\r\n";
     let server = Server::start("127.0.0.1", vec![whole(headers, "a,b\n1,2\n")]).await;
     let url = server.url("127.0.0.1", "/data.csv?year=2026");
@@ -80,7 +80,7 @@ async fn a_payload_comes_whole_with_what_it_says_of_itself() {
 }
 
 #[tokio::test]
-async fn chunks_come_whole_and_an_empty_payload_is_one() {
+async fn chunked_and_empty_payloads_are_received() {
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     let server = Server::start("127.0.0.1", vec![say(chunks), whole("", "")]).await;
     let asked = request(&server.url("127.0.0.1", "/"));
@@ -92,29 +92,32 @@ async fn chunks_come_whole_and_an_empty_payload_is_one() {
 }
 
 #[tokio::test]
-async fn a_payload_that_is_cut_is_an_error_that_says_how_much_of_how_much_came() {
+async fn incomplete_payload_error_has_received_and_announced_length() {
     let ok = "HTTP/1.1 200 OK\r\n";
     for (answer, said) in [
-        ("Content-Length: 10\r\n\r\nabc", "3 of 10 bytes came: "),
-        ("Content-Length: 10\r\n\r\n", "0 of 10 bytes came: "),
-        ("Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "3 of an unknown number of bytes came: "),
-        ("Transfer-Encoding: chunked\r\n\r\n5\r\nabc", "3 of an unknown number of bytes came: "),
-        ("Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nxyz\r\n", "3 of an unknown number of bytes came: "),
+        ("Content-Length: 10\r\n\r\nabc", "received 3 of 10 bytes: "),
+        ("Content-Length: 10\r\n\r\n", "received 0 of 10 bytes: "),
+        ("Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "received 3 of an unknown number of bytes: "),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nabc", "received 3 of an unknown number of bytes: "),
+        (
+            "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nxyz\r\n",
+            "received 3 of an unknown number of bytes: ",
+        ),
     ] {
         let (error, asked) = refused_of(say(&format!("{ok}{answer}"))).await;
         assert!(error.starts_with(said), "{answer}: {error}");
-        assert_eq!(asked, 1, "what has begun to come is not asked for again");
+        assert_eq!(asked, 1, "a payload that has begun is not requested again");
     }
 }
 
 #[tokio::test]
-async fn no_more_is_read_than_was_promised() {
+async fn bytes_beyond_the_announced_length_are_not_read() {
     let answer =
         "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     let server = Server::start("127.0.0.1", vec![say(answer), whole("", "next")]).await;
     let (puller, asked) = (puller(), request(&server.url("127.0.0.1", "/")));
     assert_eq!(pull(&puller, &asked).await.1, "abc");
-    assert_eq!(pull(&puller, &asked).await.1, "next", "what was sent too much is nobody's answer");
+    assert_eq!(pull(&puller, &asked).await.1, "next", "extra bytes are not part of the next answer");
     for lengths in ["Content-Length: 3\r\nContent-Length: 4\r\n", "Content-Length: -1\r\n"] {
         let (error, _) = refused_of(say(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\nabcd"))).await;
         assert!(error.contains("the connection broke"), "{error}");
@@ -122,17 +125,17 @@ async fn no_more_is_read_than_was_promised() {
 }
 
 #[tokio::test]
-async fn a_payload_of_which_nobody_could_tell_whether_it_is_whole_is_refused() {
+async fn payload_without_a_certain_end_is_rejected() {
     for answer in ["HTTP/1.1 200 OK\r\n\r\nabc", "HTTP/1.0 200 OK\r\n\r\nabc"] {
         let (error, asked) = refused_of(say(answer)).await;
-        let said = "/x` does not say where its answer ends; allowed: a Content-Length, or chunks";
+        let said = "/x` has no marked end; allowed: a Content-Length, or chunks";
         assert!(error.ends_with(said), "{error}");
         assert_eq!(asked, 1);
     }
 }
 
 #[tokio::test]
-async fn what_is_coded_though_it_was_not_asked_for_is_refused_by_name() {
+async fn unrequested_content_encoding_is_rejected_by_name() {
     for (headers, said) in [
         ("Content-Encoding: gzip\r\n", "Content-Encoding `gzip`; allowed: identity, which was asked for"),
         ("Content-Encoding: identity, BR\r\n", "Content-Encoding `br`"),
@@ -151,24 +154,24 @@ async fn what_is_coded_though_it_was_not_asked_for_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_payload_may_be_as_long_as_is_allowed_and_no_longer() {
+async fn payload_longer_than_the_limit_is_rejected() {
     let server = Server::start("127.0.0.1", vec![whole("", &"x".repeat(1000))]).await;
     assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1.len(), 1000);
     let (error, _) = refused_of(whole("", &"x".repeat(1001))).await;
-    assert_eq!(error, "a payload of 1001 bytes; allowed: 1000 (`ingestion.max_payload_bytes`)");
+    assert_eq!(error, "the payload has 1001 bytes (limit 1000: `ingestion.max_payload_bytes`)");
     let chunks = "3e9\r\n".to_owned() + &"x".repeat(1001) + "\r\n0\r\n\r\n";
     let (error, _) =
         refused_of(say(&format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"))).await;
-    assert_eq!(error, "a payload of more bytes; allowed: 1000 (`ingestion.max_payload_bytes`)");
+    assert_eq!(error, "the payload has too many bytes (limit 1000: `ingestion.max_payload_bytes`)");
 }
 
 #[tokio::test]
-async fn a_payload_that_stops_coming_or_never_ends_is_given_up() {
+async fn stalled_or_endless_payload_is_given_up() {
     let mut stops = whole("", "");
     stops[0] = Do::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".into());
     stops.push(Do::Wait(Duration::from_secs(60)));
     let (error, _) = refused_of(stops).await;
-    assert_eq!(error, "3 of 10 bytes came: nothing came for 0.4 s (`ingestion.idle_s`)");
+    assert_eq!(error, "received 3 of 10 bytes: no data for 0.4 s (`ingestion.idle_s`)");
 
     let mut drips = say("HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n");
     for _ in 0..600 {
@@ -179,12 +182,13 @@ async fn a_payload_that_stops_coming_or_never_ends_is_given_up() {
     let puller = puller_with(PullSettings { whole, ..settings(&["127.0.0.0/8"]) }, None);
     let (outcome, kept) = pull(&puller, &request(&server.url("127.0.0.1", "/"))).await;
     let error = outcome.expect_err("it takes too long").to_string();
-    let said = format!("{} of 600 bytes came: it took over 1 s (`ingestion.pull_s`)", kept.len());
+    let said =
+        format!("received {} of 600 bytes: the pull took more than 1 s (`ingestion.pull_s`)", kept.len());
     assert!(error == said && (5..12).contains(&kept.len()), "{error}, {said}");
 }
 
 #[tokio::test]
-async fn who_does_not_answer_is_asked_again_a_few_times() {
+async fn unanswered_request_is_retried() {
     let silent = || vec![Do::Wait(Duration::from_secs(60))];
     let server =
         Server::start("127.0.0.1", vec![status(503, ""), say(""), status(502, ""), whole("", "abc")]);
@@ -212,7 +216,7 @@ async fn who_does_not_answer_is_asked_again_a_few_times() {
 }
 
 #[tokio::test]
-async fn only_status_200_is_a_payload_and_no_words_of_another_are_shown() {
+async fn other_status_is_an_error_without_text_of_the_server() {
     for (code, asked) in
         [(201, 1), (204, 1), (206, 1), (300, 1), (302, 1), (304, 1), (401, 1), (404, 1), (500, 4)]
     {
@@ -223,12 +227,12 @@ async fn only_status_200_is_a_payload_and_no_words_of_another_are_shown() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_asked_for_is_kept_or_handed_on() {
+async fn retry_after_is_respected_or_reported() {
     for code in [429, 503] {
         let server = Server::start("127.0.0.1", vec![status(code, "Retry-After: 60\r\n")]).await;
         let error = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.0.expect_err("not now");
         assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
-        assert_eq!(server.heads().len(), 1, "it is left alone");
+        assert_eq!(server.heads().len(), 1, "it is not asked again");
     }
     let server = Server::start("127.0.0.1", vec![status(429, "Retry-After: 1\r\n"), whole("", "abc")]).await;
     let began = monotonic();
@@ -237,7 +241,7 @@ async fn a_wait_that_is_asked_for_is_kept_or_handed_on() {
 }
 
 #[tokio::test]
-async fn what_has_not_changed_does_not_come_again() {
+async fn unchanged_payload_is_not_sent_again() {
     let server = Server::start("127.0.0.1", vec![say("HTTP/1.1 304 Not Modified\r\n\r\n")]).await;
     let mut asked = request(&server.url("127.0.0.1", "/"));
     asked.known = Validators { etag: Some("\"v1\"".into()), last_modified: Some("then".into()) };
@@ -250,7 +254,7 @@ async fn what_has_not_changed_does_not_come_again() {
         head.contains("if-none-match: \"v1\"\r\n") && head.contains("if-modified-since: then\r\n"),
         "{head}"
     );
-    // a validator that was damaged asks for nothing
+    // a damaged validator is not sent
     asked.known = Validators { etag: Some("a\r\nX-Evil: 1".into()), last_modified: None };
     drop(pull(&puller(), &asked).await);
     assert!(!server.heads().iter().any(|head| head.contains("evil")));
@@ -275,8 +279,8 @@ async fn redirect_is_followed_and_the_final_url_has_no_signature() {
 }
 
 #[tokio::test]
-async fn a_redirect_leads_nowhere_that_an_endpoint_may_not() {
-    // the server's own address is allowed, and nothing beside
+async fn redirect_to_a_forbidden_address_is_rejected() {
+    // only the server's own address is allowed
     for (to, said) in [
         ("http://127.0.0.2:80/", "127.0.0.2 (loopback); allowed: public addresses"),
         ("http://[::1]/", "::1 (loopback)"),
@@ -303,7 +307,7 @@ async fn name_that_resolves_to_a_private_network_is_refused_unless_allowed() {
     let (outcome, _) = pull(&puller, &request(&server.url("127.0.0.2", "/"))).await;
     let error = outcome.expect_err("it is refused").to_string();
     assert!(error.contains("`http://localhost:1/` is refused: `localhost` leads to "), "{error}");
-    assert_eq!(server.heads().len(), 1, "nothing is tried again");
+    assert_eq!(server.heads().len(), 1, "there is no retry");
 
     let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
     let url = server.url("localhost", "/");
@@ -331,20 +335,20 @@ async fn private_endpoint_is_refused_before_any_connection() {
 }
 
 #[tokio::test]
-async fn who_redirects_for_ever_is_given_up() {
+async fn endless_redirects_are_given_up() {
     let (error, asked) = refused_of(status(302, "Location: /x\r\n")).await;
     assert!(error.ends_with("/x` redirects once more; allowed: 5 redirects"), "{error}");
     assert_eq!(asked, 6);
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_ends_the_pull() {
+async fn pull_ends_if_a_piece_cannot_be_stored() {
     let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
     let keep = async |_: Bytes| Err(io::Error::other("the disk is full"));
     let outcome = puller().pull(&request(&server.url("127.0.0.1", "/")), keep).await;
     assert_eq!(
         outcome.expect_err("it is an error").to_string(),
-        "the payload cannot be kept: the disk is full"
+        "could not store the payload: the disk is full"
     );
 }
 

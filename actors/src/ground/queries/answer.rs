@@ -1,4 +1,4 @@
-//! One answer, from the question to its last field.
+//! Builds the answer to one query.
 
 use super::entry::named;
 use super::freshness::tier_of;
@@ -18,38 +18,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// So many versions are named in an answer.
+/// The most versions that an answer names.
 const VERSIONS_NAMED_MAX: usize = 16;
 
 /// The most bytes that a lookup returns on the caller's thread. A larger answer takes a scan.
 const LOOKUP_BYTES: usize = 64 << 10;
 
-/// A question on its way to an answer.
+/// A query that is being answered.
 pub(super) struct Answering {
     pub(super) asked: OracleQuery,
     pub(super) view: Arc<SourceView>,
     pub(super) now: Timestamp,
     pub(super) point_in_time: Timestamp,
-    /// As of when it is known: at the latest, when the last run became visible.
+    /// The time by which the data was known: at the latest, when the last run became visible.
     pub(super) known_at: Option<Timestamp>,
     pub(super) after: Option<Vec<u8>>,
     query: Query,
-    /// What is to be said of the source.
+    /// The warning about the source.
     warning: Option<String>,
     began: Instant,
 }
 
-/// What there is to a question, and how fresh it is.
+/// The freshness of an answer, and the answer if the policy allows it.
 pub(super) struct Looked {
     pub(super) freshness: Freshness,
-    /// Where the policy lets it pass.
+    /// `None` if the policy does not allow the answer.
     pub(super) answer: Option<QueryAnswer>,
 }
 
-/// What came of a look at one thing.
+/// The outcome of a lookup.
 pub(super) enum LookedUp {
     Answered(Box<Looked>),
-    /// It is no such question, or there is more to be looked at than whoever asks should wait for.
+    /// The query does not name one subject, or the lookup would take too long for the caller's thread.
     TooMuch,
 }
 
@@ -77,7 +77,7 @@ impl Answering {
         Ok(Self { asked, view, now, point_in_time, known_at, after, query, warning, began })
     }
 
-    /// The answer where it takes no longer than a moment: to a question that speaks of one thing, of which little is said.
+    /// Answers by a lookup, if that is quick: the query names one subject, and there are few records of it.
     pub(super) fn look_up(&self) -> Result<LookedUp, QueryError> {
         if !self.query.identity_is_whole {
             return Ok(LookedUp::TooMuch);
@@ -103,7 +103,7 @@ impl Answering {
         view.query(query, *point_in_time, *known_at, after.as_deref(), budget)
     }
 
-    /// What becomes of what was found.
+    /// Evaluates the policy for the found records, and builds the answer if the policy allows it.
     fn judged(&self, answered: Answered) -> Result<Looked, QueryError> {
         let (as_of, oldest) = self.ages(&answered);
         let policy = self.freshness(oldest);
@@ -115,7 +115,8 @@ impl Answering {
         Ok(Looked { freshness, answer })
     }
 
-    /// When the newest and the oldest of the records were released; where there are none, nothing and the version in force.
+    /// The release dates of the newest and the oldest record. Without records, the newest is `None`, and the oldest is
+    /// the date of the version in force.
     pub(super) fn ages(&self, answered: &Answered) -> (Option<Timestamp>, Option<Timestamp>) {
         let released =
             |hit: &Hit| self.view.state.run(hit.found.version.last_seen).map(|run| run.release.as_of());
@@ -124,7 +125,7 @@ impl Answering {
         (releases.iter().max().copied(), releases.iter().min().copied().or_else(in_force))
     }
 
-    /// The releases that the question sees.
+    /// The releases that the query may see.
     pub(super) const fn scope(&self) -> Scope {
         Scope { known_at: self.known_at, released_by: Some(self.point_in_time) }
     }
@@ -137,14 +138,14 @@ impl Answering {
         counted.map(|release| release.version.clone()).collect()
     }
 
-    /// The latest release up to the time that is asked for, as far as releases were known then.
+    /// The latest release up to the requested time, among those known then.
     fn in_force(&self) -> Option<&Release> {
         let latest = self.view.knowledge(self.scope()).latest()?;
         self.view.state.run(latest).map(|completed| &completed.release)
     }
 
-    /// The versions of the source that the records are of, in the order of their releases; where there are none, the one in
-    /// force.
+    /// The versions of the source that the records come from, in the order of their releases. Without records, the
+    /// version in force.
     fn data_version(&self, hits: &[Hit]) -> String {
         let runs: BTreeSet<u32> = hits.iter().map(|hit| hit.found.version.last_seen).collect();
         let releases = runs.into_iter().filter_map(|run| self.view.state.run(run)).map(|run| &run.release);
@@ -165,7 +166,7 @@ impl Answering {
         let data_version = self.data_version(&found);
         let mut warnings: Vec<_> = self.warning.iter().chain(&age.policy.warnings).cloned().collect();
         if pruned > 0 {
-            warnings.push(format!("{pruned} versions that held then have been pruned"));
+            warnings.push(format!("{pruned} versions that were valid then have been pruned"));
         }
         let unconfirmed: Vec<_> =
             found.iter().filter_map(|hit| view.unconfirmed_by(&hit.found.version)).collect();
@@ -207,7 +208,7 @@ impl Answering {
     }
 }
 
-/// A record as it is given. What is not given of it is let go at once: there may be many.
+/// A record with the requested axes. The rest of its content is dropped here, since there may be many records.
 fn record(view: &SourceView, query: &Query, hit: Hit) -> Result<NormalizedRecord, QueryError> {
     let Hit { found, content } = hit;
     let chosen = query.chosen(&view.ontology, &content.axes);
@@ -239,7 +240,7 @@ fn provenance(view: &SourceView, hits: &[Hit]) -> Result<Vec<ProvenanceRecord>, 
     hits.iter().map(|hit| Ok(view.provenance(&hit.found)?)).collect()
 }
 
-/// A name for a query that has none: the same for the same answer at the same time.
+/// An id for a query without one. The same answer at the same time gets the same id.
 fn made_up(now: Timestamp, records: &[NormalizedRecord]) -> String {
     let first = records.first().map_or("none", |record| record.record_id.as_str());
     format!("q-{}-{first}", now.as_microsecond())

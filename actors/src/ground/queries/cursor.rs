@@ -1,4 +1,4 @@
-//! Where an answer left off: opaque to whoever asks, and bound to the query that it belongs to.
+//! The position between two pages of an answer. It is opaque to callers, and valid only for its query.
 
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 /// The longest cursor, in bytes.
 const CURSOR_MAX_BYTES: usize = 128 * 1024;
-/// So many digits of a query's digest tell it from others.
+/// Hexadecimal digits of a query's digest in a cursor, to distinguish queries.
 const DIGEST_DIGITS: usize = 16;
 
-/// Where an answer left off, and as of when: what is ingested between two pages is in neither.
+/// The position after a page, with the times of the query: data ingested between two pages is in neither.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cursor {
-    /// The key of the last record that was looked at.
+    /// The key of the last record that was read.
     pub(super) key: Vec<u8>,
     pub(super) point_in_time: Timestamp,
     pub(super) known_at: Option<Timestamp>,
@@ -23,7 +23,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// What tells a query from others, whatever its cursor, its page and its name.
+    /// A digest of the query without its cursor, page size and id.
     pub(super) fn digest(asked: &OracleQuery) -> String {
         let request = QueryRequest {
             cursor: None,
@@ -36,13 +36,13 @@ impl Cursor {
         Sha256Hex::of(&json).as_str().get(..DIGEST_DIGITS).unwrap_or_default().to_owned()
     }
 
-    /// It as text: the hexadecimal digits of its JSON.
+    /// The cursor as text: the hexadecimal digits of its JSON.
     pub(super) fn to_text(&self) -> String {
         let json = serde_json::to_vec(self).expect("a cursor is plain data");
         json.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The cursor that `text` is, where it is one of this query.
+    /// Parses `text`, which must be a cursor of the query `asked`.
     pub(super) fn read(text: &str, asked: &OracleQuery) -> Result<Self, BadQuery> {
         let read = || {
             if text.len() > CURSOR_MAX_BYTES || !text.len().is_multiple_of(2) {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_reads_back_for_its_query_and_no_other() {
+    fn cursor_is_accepted_only_for_its_own_query() {
         let cursor = Cursor {
             key: vec![0, 255, 7],
             point_in_time: Timestamp::UNIX_EPOCH,

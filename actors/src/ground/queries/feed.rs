@@ -1,4 +1,5 @@
-//! The feed of changes: what became valid, was superseded or withdrawn, in the order in which it became known.
+//! The feed of changes: records that became valid, or were superseded or withdrawn, in the order in which that became
+//! known.
 
 use super::{Queries, QueryError};
 use jiff::Timestamp;
@@ -14,55 +15,56 @@ use std::fmt;
 use std::str::FromStr;
 use tokio::task::spawn_blocking;
 
-/// A place in the feed: behind a change of the run that became visible with a log entry, or behind all of that run's.
+/// A position in the feed: after one change of the run that became visible with a log entry, or after all changes of that
+/// run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Place {
-    /// The number of the entry.
+    /// The number of the log entry.
     seq: u64,
-    /// The number of the change within the run; nothing behind all of them.
+    /// The number of the change within the run; `None` after all changes of the run.
     ordinal: Option<u64>,
 }
 
-/// Why a text is no place.
+/// A text that is not a position in the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a place is what an earlier answer gave as `next`")]
+#[error("this is not a position in the feed; use the `next` of an earlier answer")]
 pub struct BadPlace;
 
-/// What changed of one version of a record.
+/// A change of one version of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
-    /// What happened.
+    /// The kind of the change.
     pub kind: ChangeKind,
-    /// Whose record it is.
+    /// The source of the record.
     pub oracle_id: SourceId,
-    /// By which run.
+    /// The run that caused the change.
     pub run_id: Sha256Hex,
-    /// Of which version of the source.
+    /// The version of the source.
     pub source_version: String,
-    /// When it became known.
+    /// When the change became known.
     pub known_at: Timestamp,
-    /// The record.
+    /// The id of the record.
     pub record_id: String,
-    /// What the source knows it by.
+    /// The source's own id of the record.
     pub source_record_id: String,
     /// The start of the interval in which it is valid after the change. If nothing continues it, the start of its former
     /// interval.
     pub valid_from: Timestamp,
     /// The end of that interval; `None` if it is open.
     pub valid_until: Option<Timestamp>,
-    /// The record that has taken its place.
+    /// The id of the record that replaced this one.
     pub superseded_by: Option<String>,
 }
 
-/// Some changes.
+/// A page of changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangesPage {
-    /// They, in the order in which they became known.
+    /// The changes, in the order in which they became known.
     pub changes: Vec<Changed>,
-    /// Where to go on; nothing where nothing has ever changed.
+    /// The position for the next request; `None` if nothing has ever changed.
     pub next: Option<Place>,
-    /// Whether there are more by now.
+    /// Whether there are more changes now.
     pub more: bool,
     /// Sources that do not answer, whose changes are left out. Once such a source answers, request its changes by
     /// `oracle_id`.
@@ -82,7 +84,7 @@ impl Queries {
     /// The first `limit` changes after `since`, of all sources that answer or of one.
     ///
     /// # Errors
-    /// `SourceUnknown`, `Silent`; where the store cannot be read.
+    /// `SourceUnknown`, `Silent`; or the store cannot be read.
     pub async fn changes(
         &self,
         since: Option<Place>,

@@ -1,4 +1,4 @@
-//! What a source's freshness policy makes of what the source says.
+//! How a source's freshness policy applies to answers.
 
 use super::Queries;
 use crate::ground::ingestion::Refresh;
@@ -12,13 +12,13 @@ use oracled_domain::ground::timeline::Scope;
 use oracled_store::ground::view::SourceView;
 use tokio::time::timeout;
 
-/// What there is is too old, by the source's policy.
+/// The data of a source is too old for its policy.
 #[derive(Debug, thiserror::Error)]
-#[error("what source {oracle_id} says is stale: {}", .freshness.warnings.join("; "))]
+#[error("the data of source {oracle_id} is stale: {}", .freshness.warnings.join("; "))]
 pub struct Stale {
-    /// Whose.
+    /// The source.
     pub oracle_id: SourceId,
-    /// How old it is, and how old it may be.
+    /// The age of the data, and the allowed age.
     pub freshness: Box<Freshness>,
 }
 
@@ -36,15 +36,15 @@ pub(super) fn of(
     policy_of(&view.state, &view.ontology).evaluate(axes, as_of, invalidated_at, past.unwrap_or(now))
 }
 
-/// How far a source is trusted with what is so fresh.
+/// The trust tier of a source for data of this freshness.
 pub(super) const fn tier_of(view: &SourceView, freshness: &Freshness) -> OracleTier {
     let tier = view.state.entry.registration.oracle_tier;
     if matches!(freshness.answer, Answer::DegradeTier) { tier.lower() } else { tier }
 }
 
 impl Queries {
-    /// What of a source is given, as fresh as it is; a refresh is begun where one is due. Nothing where a refresh was waited for,
-    /// and the source is to be read anew: once, since `waited` is true from then on.
+    /// Returns `given` if the policy allows it, and begins a refresh if one is due. `None` means that the caller must
+    /// read the source again, since this call waited for a refresh. That happens once: `waited` is true from then on.
     pub(super) async fn passed<T>(
         &self,
         oracle_id: &SourceId,
@@ -65,22 +65,22 @@ impl Queries {
         given.map(Some).ok_or_else(stale)
     }
 
-    /// Waits for the source to be pulled, within the budget.
+    /// Waits for a refresh of the source, for at most the configured time.
     async fn wait_for_refresh(&self, oracle_id: SourceId) {
         let refreshed = timeout(self.refresh_wait, self.ingestion.ask(Refresh(oracle_id.clone()))).await;
         if let Ok(Ok(Err(error))) = refreshed {
-            tracing::debug!(%oracle_id, %error, "nothing can be refreshed");
+            tracing::debug!(%oracle_id, %error, "could not refresh the source");
         }
     }
 
-    /// Has the source pulled, and does not wait for it.
+    /// Begins a refresh of the source without waiting for it.
     fn begin_refresh(&self, oracle_id: SourceId) {
         let ingestion = self.ingestion.clone();
         tokio::spawn(carried(async move {
             match ingestion.ask(Refresh(oracle_id.clone())).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "nothing can be refreshed"),
-                Err(error) => tracing::warn!(%oracle_id, %error, "no refresh has begun"),
+                Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "could not refresh the source"),
+                Err(error) => tracing::warn!(%oracle_id, %error, "could not begin a refresh"),
             }
         }));
     }

@@ -1,4 +1,4 @@
-//! What an ingested source has to say of one thing, for a verification (RFC-0002, "Oracle Verification Protocol").
+//! The answer of an ingested source about one subject, for a verification (RFC-0002, "Oracle Verification Protocol").
 
 use super::scan::{LOOKUP, Scan};
 use super::{Queries, QueryError, freshness};
@@ -19,52 +19,52 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Who has verified what is ingested, and how.
+/// The verifier of ingested records, and its method.
 const VERIFIER_ID: &str = "oracled";
 const VERIFICATION_METHOD: &str = "controlled ingestion";
 
-/// What is asked of a source.
+/// A question to a source.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// Which source.
+    /// The source.
     pub(crate) oracle_id: SourceId,
-    /// Of which thing.
+    /// The subject, by its identity axes.
     pub(crate) thing: BTreeMap<String, Value>,
-    /// What of it, by the paths of axes that the source has.
+    /// The requested axes, as paths of the source's ontology.
     pub(crate) paths: Vec<String>,
-    /// As it was then; now where there is none.
+    /// The requested time; `None` for the present.
     pub(crate) point_in_time: Option<Timestamp>,
     /// The time by which the data was known; `None` for all that is known now.
     pub(crate) known_at: Option<Timestamp>,
-    /// Whether to tell what it said before.
+    /// Whether to return the previous value, too.
     pub(crate) looks_back: bool,
 }
 
-/// What it has to say.
+/// The answer of a source.
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) reply: Reply,
-    /// What it said of the same before it said this, where that was asked for and is known.
+    /// The record that was in force before this one, if it was requested and is known.
     pub(crate) before: Option<Box<Candidate>>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// A look at a source.
+/// A question with the view of its source.
 struct Look {
     view: Arc<SourceView>,
     query: Query,
     asked: Asked,
-    /// The time that is asked for.
+    /// The requested time.
     time: Timestamp,
     now: Timestamp,
 }
 
 impl Queries {
-    /// What a source that may answer says of one thing, however old that is: whoever decides over it looks at its freshness. A
-    /// refresh is begun where the source's policy says so, and waited for where that blocks until there is one.
+    /// The answer of a source about one subject, whatever its age: the decision checks the freshness. Begins a refresh if
+    /// the source's policy requires one, and waits for it if the policy blocks until then.
     ///
     /// # Errors
-    /// Why it cannot be asked.
+    /// The source cannot be queried.
     pub(crate) async fn heard(&self, asked: Asked) -> Result<Heard, QueryError> {
         let mut waited = false;
         loop {
@@ -77,7 +77,7 @@ impl Queries {
         }
     }
 
-    /// What it says, and how fresh that is.
+    /// The answer of the source, and its freshness.
     async fn hear(&self, asked: Asked) -> Result<(Heard, Option<Freshness>), QueryError> {
         let now = self.clock.now();
         let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
@@ -87,8 +87,8 @@ impl Queries {
         let time = asked.point_in_time.unwrap_or_else(|| view.state.present(now));
         let scope = Scope { known_at: asked.known_at, released_by: Some(time) };
         if view.knowledge(scope).latest().is_none() {
-            // it is not known what it would have answered: the others do not decide as if it had no record
-            let cause = "no release of it is known for the time asked about".to_owned();
+            // it is unknown what the source would have answered: "no record" would mislead the decision
+            let cause = "no release of it is known for the requested time".to_owned();
             let reply = Reply::Failed { failure: Failure::Internal, cause };
             return Ok((Heard { reply, before: None, warnings: Vec::new() }, None));
         }
@@ -98,17 +98,17 @@ impl Queries {
             Ok(None) | Err(QueryError::TooCostly) => {
                 // the decision is made even if its caller is gone
                 let scan = Scan::new(self.processor().await?, Arc::new(|| true));
-                // on that thread, since so much is said of the one thing
+                // on another thread, since there are many records of this subject
                 let looked = spawn_blocking(move || scan.run(|budget| Ok(look.heard(budget)))).await;
                 let heard = looked.map_err(|error| QueryError::Reading(error.to_string()))???;
-                heard.ok_or_else(|| QueryError::Reading("too many records speak of one thing".into()))
+                heard.ok_or_else(|| QueryError::Reading("too many records have the same identity".into()))
             }
             Err(error) => Err(error),
         }
     }
 }
 
-/// The query for one thing.
+/// The query for one subject.
 fn request(asked: &Asked) -> QueryRequest {
     let filter = |(axis, value): (&String, &Value)| QueryFilter {
         axis: axis.clone(),
@@ -132,12 +132,12 @@ impl Look {
         let mut warnings = Vec::new();
         let answered = view.query(query, *time, self.asked.known_at, None, budget)?;
         if answered.pruned > 0 {
-            warnings.push(format!("{} versions that held then have been pruned", answered.pruned));
+            warnings.push(format!("{} versions that were valid then have been pruned", answered.pruned));
         }
         let Some(hit) = answered.found.first() else {
             if answered.pruned > 0 {
-                // it did say something: the others do not decide as if it had not
-                return Err(QueryError::Reading("what it said then has been pruned".into()));
+                // the source had a value then: "no record" would mislead the decision
+                return Err(QueryError::Reading("its record of that time has been pruned".into()));
             }
             let is_whole = answered.more.is_none();
             let reply = self.rejected(None)?.unwrap_or(Reply::NoRecord);
@@ -159,15 +159,15 @@ impl Look {
             .as_ref()
             .is_some_and(|chain| chain.verification_status == VerificationStatus::Unverified)
         {
-            warnings.push("its record was taken with remarks, which its provenance's run tells".into());
+            warnings.push("its record was accepted with warnings; see the run in its provenance".into());
         }
         let before = if self.asked.looks_back { self.before(hit, budget)? } else { None };
         let reply = Reply::Answered { candidate: Box::new(candidate) };
         Ok(Some((Heard { reply, before, warnings }, Some(freshness))))
     }
 
-    /// The reply of a source whose current release rejected the record of the thing. The release does have the record,
-    /// and may correct the former value, so neither "no record" nor that value is returned.
+    /// The reply of a source whose current release rejected the record of the subject. The release does have the record,
+    /// and may correct the former value. So neither "no record" nor that value is returned.
     fn rejected(&self, hit: Option<&Hit>) -> Result<Option<Reply>, QueryError> {
         let Self { view, query, .. } = self;
         let version = match hit {
@@ -182,12 +182,12 @@ impl Look {
         }))
     }
 
-    /// The releases that the question sees.
+    /// The releases that the question may see.
     const fn scope(&self) -> Scope {
         Scope { known_at: self.asked.known_at, released_by: Some(self.time) }
     }
 
-    /// What the source said of the same, before the run that has brought `hit`.
+    /// The record that was in force before the run that brought `hit`.
     fn before(&self, hit: &Hit, budget: ScanBudget<'_>) -> Result<Option<Box<Candidate>>, QueryError> {
         let run = self.view.state.run(hit.found.statement.time.run);
         let Some(run) = run else { return Ok(None) };
@@ -203,7 +203,7 @@ impl Look {
         let Hit { found, content } = hit;
         let last_seen = view.state.run(found.version.last_seen).map(|run| &run.release);
         let last_seen = last_seen.ok_or_else(|| QueryError::Reading("a record's run is missing".into()))?;
-        // the artifact is the record of the latest release that says so
+        // the artifact is the record of the latest release with this content
         let artifact = Found { statement: found.latest.clone(), ..found.clone() };
         let provenance = view.provenance(&artifact)?;
         let paths: Vec<_> = asked.paths.iter().map(String::as_str).collect();
@@ -245,7 +245,7 @@ impl Look {
     }
 }
 
-/// Through whose hands a record has come, from its authority on.
+/// The chain of custody of a record, from its authority on.
 fn custody(view: &SourceView, provenance: &ProvenanceRecord) -> Vec<String> {
     vec![
         view.state.entry.registration.authority(provenance.source_url.as_deref()),

@@ -1,4 +1,4 @@
-//! One record by its id, whatever has become of it since.
+//! Reads one record by its id, even if it is no longer in force.
 
 use super::{OpenEntry, Queries, Stale, freshness};
 use crate::audit::logger::CommitError;
@@ -22,16 +22,16 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Why there is no record.
+/// Why a record is not returned.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// There is none of this id.
+    /// No record has this id.
     #[error("no record has the id {0}")]
     Unknown(String),
-    /// Its source does not answer.
+    /// The source does not answer now.
     #[error("{0}")]
     Silent(String),
-    /// What it says is too old.
+    /// The data is too old for the source's policy.
     #[error(transparent)]
     Stale(#[from] Stale),
     /// The store could not be read.
@@ -48,7 +48,7 @@ struct Requested<'r> {
     record_id: &'r str,
 }
 
-/// A record with where it stands.
+/// A record with its standing.
 struct Stands {
     view: Arc<SourceView>,
     found: Found,
@@ -60,10 +60,10 @@ struct Stands {
 }
 
 impl Queries {
-    /// A record with all its axes, as the source's freshness policy lets it pass.
+    /// A record with all its axes, if the source's freshness policy allows it.
     ///
     /// # Errors
-    /// `Unknown`, `Silent`, `Stale`; where the store cannot be read.
+    /// `Unknown`, `Silent`, `Stale`; or the store cannot be read.
     pub async fn record(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
         let mut entry = self.open_entry(ReadKind::Record, None, &Requested { record_id });
         let answered = self.answered(record_id, &mut entry).await;
@@ -79,7 +79,7 @@ impl Queries {
         let mut waited = false;
         loop {
             let answer = self.answer_of(record_id, entry)?;
-            // what no longer holds does not get fresher
+            // a refresh cannot make a record fresher that is no longer valid
             waited |= !matches!(answer.standing, RecordStanding::Valid | RecordStanding::NotYetValid);
             let (oracle_id, freshness) = (answer.oracle_id.clone(), answer.freshness.policy.clone());
             if let Some(answer) = self.passed(&oracle_id, &freshness, Some(answer), &mut waited).await? {
@@ -126,7 +126,7 @@ impl Queries {
     /// The provenance of a record whose source answers.
     ///
     /// # Errors
-    /// `Unknown`, `Silent`; where the store cannot be read.
+    /// `Unknown`, `Silent`; or the store cannot be read.
     pub async fn provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
         self.traced(record_id, |view| warnings_of(&view.state.entry, self.clock.now()).map(drop)).await
     }
@@ -135,7 +135,7 @@ impl Queries {
     /// the source exists.
     ///
     /// # Errors
-    /// `Unknown`; where the store cannot be read.
+    /// `Unknown`; or the store cannot be read.
     pub async fn recorded_provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
         self.traced(record_id, |_| Ok(())).await
     }
@@ -192,9 +192,9 @@ fn warnings_of(entry: &SourceRegistryEntry, now: Timestamp) -> Result<Vec<String
     }
 }
 
-/// How fresh a version is, which says `content`: each of its axes that is no identity, or those where it has no others. What
-/// no longer holds is as fresh as it was when it ceased to.
-/// `fresh_as` is the run of the release that its age counts from.
+/// The freshness of a version with `content`, on all of its axes except identities; on the identities if it has no other
+/// axes. A version that is no longer valid is as fresh as it was at its end. Its age counts from the release of the run
+/// `fresh_as`.
 fn freshness_of(
     view: &SourceView,
     (version, fresh_as): (&Version, u32),
@@ -216,7 +216,7 @@ fn freshness_of(
     QueryFreshness { data_as_of: as_of, staleness_seconds: as_of.map(|as_of| age_s(as_of, now)), policy }
 }
 
-/// Where the statement at `place` stands among all that is said of its record.
+/// The standing of the statement at `place` among all statements of its record.
 fn stand(view: Arc<SourceView>, record: Record, place: usize, now: Timestamp) -> Option<Stands> {
     let versions: Vec<Found> = SourceView::versions(&record, &view.known).collect();
     let times: Vec<_> = record.statements.iter().map(|statement| statement.time).collect();
@@ -227,7 +227,7 @@ fn stand(view: Arc<SourceView>, record: Record, place: usize, now: Timestamp) ->
     let content = time.content?;
     let released_at = || view.state.run(time.run).map_or(Timestamp::MIN, |run| run.release.released_at);
     let valid_from = time.valid_from.unwrap_or_else(released_at);
-    // without an interval: it ends as it begins
+    // an empty interval: it ends where it begins
     let empty = |ended_by: End| Version {
         statement: place,
         content,

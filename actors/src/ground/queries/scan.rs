@@ -42,7 +42,7 @@ impl Processors {
     /// Waits for a processor for a scan.
     pub(super) async fn for_scan(&self) -> ScanPermit {
         let scan = Arc::clone(&self.scans).acquire_owned().await;
-        // the limit of scans comes first, so that few scans are before an evaluation in the queue for all processors
+        // the permit for scans comes first, so that few scans can queue for a processor before an evaluation
         let processor = Arc::clone(&self.all).acquire_owned().await;
         ScanPermit { _permits: [scan.ok(), processor.ok()] }
     }

@@ -62,7 +62,7 @@ fn told(answer: &QueryAnswer) -> Vec<String> {
 }
 
 #[test]
-fn a_source_answers_once_it_is_approved() {
+fn source_answers_only_after_it_is_approved() {
     with_world(|World { system, .. }| async move {
         let unknown = asked(&system, request(&[])).await;
         assert!(matches!(unknown, Err(QueryError::SourceUnknown(_))), "{unknown:?}");
@@ -77,7 +77,7 @@ fn a_source_answers_once_it_is_approved() {
 }
 
 #[test]
-fn a_query_finds_what_was_valid_then_as_it_was_known_then() {
+fn query_finds_records_by_valid_time_and_known_at() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -105,7 +105,7 @@ fn a_query_finds_what_was_valid_then_as_it_was_known_then() {
 }
 
 #[test]
-fn an_explanation_names_the_releases_that_counted_then() {
+fn explanation_names_the_releases_that_counted() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -113,7 +113,7 @@ fn an_explanation_names_the_releases_that_counted_then() {
         time.turn(3600);
         ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
         time.turn(3600);
-        // the first version is read anew, and counts once
+        // the first version is read again, and counts once
         replaced(&system, &pipeline_id, NEW, "2020-04-14").await;
         system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
         for (known_at, releases) in
@@ -149,7 +149,7 @@ fn pages_continue_after_an_ingestion_between_them() {
 }
 
 #[test]
-fn what_is_stale_is_served_as_the_policy_says() {
+fn stale_data_is_served_as_the_policy_requires() {
     with_world(|World { system, .. }| async move {
         two_releases(&system).await;
         let view = system.store.view(&source()).expect("it opens").expect("it is there");
@@ -178,7 +178,7 @@ fn what_is_stale_is_served_as_the_policy_says() {
 }
 
 #[test]
-fn what_was_declared_stale_is_stale_until_a_run_follows() {
+fn invalidated_source_is_stale_until_a_run_follows() {
     with_world(|World { system, time, .. }| async move {
         two_releases(&system).await;
         let fresh = |answer: QueryAnswer| {
@@ -204,7 +204,7 @@ fn what_was_declared_stale_is_stale_until_a_run_follows() {
 }
 
 #[test]
-fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
+fn record_is_found_by_its_id_in_every_standing() {
     with_world(|World { system, .. }| async move {
         two_releases(&system).await;
         let at = |time: &str| QueryRequest {
@@ -236,7 +236,7 @@ fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
             let raw = archive.slice(chain.raw.offset, chain.raw.len.into()).expect("it is there");
             assert_eq!(oracled_domain::Sha256Hex::of(&raw), chain.raw_hash);
         }
-        // the second release says the same of 1961 as the first
+        // the second release has the same record of 1961 as the first
         let run_id =
             &system.store.view(&source()).expect("it opens").expect("it is there").state.completed[1].run_id;
         let same = system
@@ -255,7 +255,7 @@ fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
 }
 
 #[test]
-fn silent_source_is_readable_on_no_path() {
+fn silent_source_cannot_be_read_on_any_path() {
     with_world(|World { system, time, .. }| async move {
         let review = async |review: Review| {
             system.registry.review(&source(), review, PEER).await.expect("it is reviewed");
@@ -319,7 +319,7 @@ fn refused_read_of_a_record_is_logged_with_its_source() {
 }
 
 #[test]
-fn the_feed_tells_each_change_once_and_goes_on_where_it_ended() {
+fn feed_returns_each_change_once_and_can_be_resumed() {
     with_world(|World { system, .. }| async move {
         two_releases(&system).await;
         let (mut since, mut kinds) = (None, Vec::new());

@@ -1,4 +1,4 @@
-//! Adapters of live sources: how each is asked, and how its answer is read (RFC-0002, Part II).
+//! Adapters of live sources: how each source is asked, and how its answer is parsed (RFC-0002, Part II).
 
 use super::{Desk, Registrable, Registry, RegistryError, as_read};
 use oracled_domain::Peer;
@@ -26,8 +26,8 @@ impl Registrable for Adapter {
 }
 
 impl Desk {
-    /// That the adapter that a source has, if any, works by what is to be registered of the source, and by `ontology`, which
-    /// that names. Its revision comes back, if it has one.
+    /// Checks that the adapter of a source, if it has one, works with the new registration `after` and its `ontology`.
+    /// Returns the revision of the adapter.
     ///
     /// # Errors
     /// `AdapterKept`.

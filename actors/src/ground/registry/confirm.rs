@@ -1,4 +1,4 @@
-//! Confirmation: what a source has said, and what was declared stale, holds after all.
+//! Confirmation: the data of a source that was marked stale is current after all.
 
 use super::sources::put_source;
 use super::{Desk, Registry, RegistryError};
@@ -7,20 +7,20 @@ use oracled_domain::audit::event::ground::{ConfirmationCause, ConfirmationEntry}
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{Event, EventKind, Peer};
 
-/// What confirms a source.
+/// A confirmation of a source.
 #[derive(Debug, Clone)]
 pub(crate) struct Confirmation {
     pub(crate) confirmed_by: ConfirmationCause,
-    /// What is said of it.
+    /// The detail, for the log.
     pub(crate) detail: String,
-    /// By whom, where it is somebody.
+    /// The operator, if there is one.
     pub(crate) peer: Option<Peer>,
     /// The number of invalidations when the source was asked. A later invalidation is not ended. `None` ends any.
     pub(crate) invalidation_count: Option<u64>,
 }
 
 impl Desk {
-    /// Ends that a source counts as stale. Says whether it did.
+    /// Ends the invalidation of a source. Returns whether the source was marked stale.
     pub(crate) async fn confirm(
         &self,
         oracle_id: &SourceId,

@@ -1,4 +1,4 @@
-//! Documents that are registered: ontologies, and pipelines with all that they name.
+//! Registration of ontologies, and of pipelines with all documents that they name.
 
 use super::{Registrable, Registry, RegistryError, as_read};
 use crate::ground::pull::{PullError, PullRequest, Puller, Validators};
@@ -71,25 +71,27 @@ impl Registrable for Definition {
     }
 }
 
-/// Whether a pipeline can be pulled by `puller` and scheduled as its definition says, as far as that is known without
-/// asking anybody. A credential may be configured later on.
+/// Checks that `puller` can pull a pipeline and that its schedule is valid, as far as possible without a request. A
+/// credential may be configured later.
 fn check_retrieval(definition: &Definition, puller: &Puller) -> Result<(), RegistryError> {
     let retrieval = &definition.pipeline.retrieval;
     let refuse = |fault: &str| RegistryError::Retrieval(fault.to_owned());
     match (retrieval.method.is_pull(), &retrieval.endpoint) {
-        (true, None) => return Err(refuse("`endpoint` is missing, from which is pulled")),
-        (false, Some(_)) => return Err(refuse("`endpoint` is for api_pull and file_download")),
+        (true, None) => {
+            return Err(refuse("`endpoint` is missing (required for api_pull and file_download)"));
+        }
+        (false, Some(_)) => return Err(refuse("`endpoint` is only allowed for api_pull and file_download")),
         _ => {}
     }
     if let Some(text) = &retrieval.schedule {
         if !retrieval.method.is_pull() {
-            return Err(refuse("`schedule` is for api_pull and file_download"));
+            return Err(refuse("`schedule` is only allowed for api_pull and file_download"));
         }
         Schedule::parse(text).map_err(|error| refuse(&format!("`schedule`: {error}")))?;
     }
     match PullRequest::of(&definition.pipeline, Validators::default()).map(|request| puller.check(&request)) {
         Some(Err(error @ PullError::Web(WebError::NoCredential { .. }))) => {
-            tracing::warn!(%error, "a pipeline is registered that cannot be pulled yet");
+            tracing::warn!(%error, "pipeline registered without its credential; it cannot be pulled yet");
             Ok(())
         }
         Some(Err(error)) => Err(refuse(&error.to_string())),

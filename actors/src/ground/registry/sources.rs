@@ -1,4 +1,4 @@
-//! Sources: registered, reviewed, given a freshness policy, declared stale.
+//! Sources: registration, review, freshness policy, invalidation.
 
 use super::{Desk, Registrable, Registry, RegistryError, as_read, bounds, policy_of};
 use crate::audit::commit_loop::Decided;
@@ -15,12 +15,12 @@ use oracled_store::ground::state::SourceState;
 use oracled_store::{Record, RowKey, Write};
 use std::sync::Arc;
 
-/// What a review comes to.
+/// The decision of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Review {
-    /// It answers.
+    /// The source may answer.
     Approve,
-    /// It answers until then.
+    /// The source may answer until this time.
     Deprecate(Timestamp),
 }
 
@@ -33,7 +33,7 @@ pub struct Invalidation {
     pub trigger: InvalidationCause,
     /// The detail, for the log.
     pub detail: String,
-    /// Who caused it.
+    /// The client that requested it.
     pub peer: Peer,
 }
 
@@ -148,7 +148,7 @@ impl Registry {
             let ontology = desk.ontology(&state.entry.registration.ontology)?;
             let policy = policy_of(&state, &ontology);
             let (is_named, name): (fn(&InvalidationTrigger) -> bool, _) = match trigger {
-                // an administrator's word counts whatever a policy says
+                // an operator may always invalidate, whatever the policy has
                 InvalidationCause::Manual => (|_| true, "manual"),
                 InvalidationCause::VersionChange => {
                     (|known| matches!(known, InvalidationTrigger::VersionChange {}), "version_change")
@@ -171,7 +171,7 @@ impl Registry {
 }
 
 impl Desk {
-    /// Whether a run goes on, which was begun by what is registered of the source now.
+    /// Whether a run of the source is in progress, which began with the current registration.
     fn is_being_read(&self, source: &SourceState) -> Result<bool, RegistryError> {
         for run_id in &source.attempts {
             if self.store.run(run_id)?.is_some_and(|(run, _)| run.state == RunState::Running) {

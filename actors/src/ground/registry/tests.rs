@@ -15,7 +15,7 @@ use oracled_store::Record;
 use oracled_store::{RowKey, Write};
 use serde_json::{Value as Json, json};
 
-/// Another version of the ontology of populations, and the source registered by it.
+/// Registers another version of the population ontology, and the source with that version.
 async fn registered_by(
     system: &System,
     version: &str,
@@ -51,10 +51,10 @@ fn source_with_records_rejects_an_ontology_that_changes_their_meaning() {
 }
 
 #[test]
-fn a_run_that_goes_on_counts_as_the_records_that_it_will_bring() {
+fn running_run_counts_as_records_of_the_source() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
-        // what is only a header brings nothing
+        // a payload with only a header brings no records
         let failed =
             ingested(&system, &pipeline_id, "Country Name,Country Code,Year,Value\n", "2020-04-14").await;
         assert_eq!(failed.state, RunState::Failed);
@@ -77,7 +77,7 @@ fn a_run_that_goes_on_counts_as_the_records_that_it_will_bring() {
 }
 
 #[test]
-fn a_policy_that_is_set_holds_by_the_ontology_that_a_source_changes_to() {
+fn policy_must_be_valid_with_a_new_ontology_of_its_source() {
     with_world(|World { system, .. }| async move {
         population(&system).await;
         let set = async |max_age_seconds: u64| {
@@ -101,7 +101,7 @@ fn a_policy_that_is_set_holds_by_the_ontology_that_a_source_changes_to() {
 }
 
 #[test]
-fn documents_are_registered_together_by_one_commit_or_not_at_all() {
+fn documents_are_registered_together_in_one_commit_or_not_at_all() {
     with_world(|World { system, .. }| async move {
         let ontology: Ontology =
             document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));

@@ -1,5 +1,5 @@
-//! Workflows of verification: registered over what there is, and kept from ceasing to work by what becomes of it
-//! (RFC-0002, Part II).
+//! Workflows of verification: registration, and the check that a change of a source does not break a workflow (RFC-0002,
+//! Part II).
 
 use super::{Desk, Registrable, Registry, RegistryError};
 use crate::platform::metrics::Metrics;
@@ -12,12 +12,12 @@ use oracled_store::{Expect, Record, RowKey, Store, Write};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// That a workflow works over its ontology and its sources as they are registered now. A source that has gone on to another
-/// version of the ontology stops it, until it is registered with that one, too. Whoever lists workflows asks this; a decision
-/// does not, and says of each source by itself why it is not asked.
+/// Checks that a workflow works with its ontology and its sources as they are registered now. If a source changes to
+/// another version of the ontology, the workflow stops until it is registered with that version, too. Lists of workflows
+/// use this check. A decision does not: it reports for each source why that source was not asked.
 ///
 /// # Errors
-/// `OntologyUnknown`; `Workflow` for what keeps it from working; where the store cannot be read.
+/// `OntologyUnknown`; `Workflow` with the fault; or the store cannot be read.
 pub fn check_workflow(store: &Store, workflow: &Workflow) -> Result<(), RegistryError> {
     let unknown = || RegistryError::OntologyUnknown(workflow.ontology.clone());
     let ontology = store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
@@ -47,9 +47,10 @@ impl Registrable for Workflow {
 }
 
 impl Desk {
-    /// That no workflow that works would cease to by what is to be registered of its source. Another version of its ontology
-    /// stops a workflow and does not break it: neither could follow the other else. What comes back is that the sources of
-    /// those workflows must be as they were read, which a workflow that comes or changes meanwhile keeps from being so.
+    /// Checks that the new registration `after` breaks no working workflow. Another version of the ontology stops a
+    /// workflow, but does not count as breaking it: otherwise neither of the two could be updated first. Returns the
+    /// condition that the sources of those workflows are unchanged. A workflow that is registered or changed meanwhile
+    /// violates the condition.
     ///
     /// # Errors
     /// `WorkflowKept`.
@@ -80,7 +81,7 @@ impl Desk {
         Ok(expect)
     }
 
-    /// Those of these sources that are registered, and that the rows of all of them must be as they were read.
+    /// The registered ones among `oracles`, and the condition that the rows of all `oracles` are unchanged.
     fn with_rows<'a>(
         &self,
         oracles: impl IntoIterator<Item = &'a SourceId>,

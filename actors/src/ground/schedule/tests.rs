@@ -17,7 +17,7 @@ fn times(schedule: &str, after: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_schedule_fires_at_its_times_in_its_zone_and_in_utc_without_one() {
+fn schedule_fires_in_its_time_zone_or_in_utc() {
     let now = "2026-11-20T10:00:00Z";
     for (schedule, fires) in [
         ("30 4 * * *", ["2026-11-21T04:30:00Z", "2026-11-22T04:30:00Z"]),
@@ -45,7 +45,7 @@ fn skipped_local_time_does_not_fire_and_a_repeated_one_fires_twice() {
     assert_eq!(spring, ["2026-03-28T01:30:00Z", "2026-03-30T00:30:00Z"]);
     let autumn = times(schedule, "2026-10-24T12:00:00Z", 3);
     assert_eq!(autumn, ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"]);
-    // every hour stays every hour
+    // an hourly schedule fires every hour
     let hourly = times("0 * * * * Europe/Vienna", "2026-10-24T23:30:00Z", 4);
     assert_eq!(
         hourly,
@@ -54,7 +54,7 @@ fn skipped_local_time_does_not_fire_and_a_repeated_one_fires_twice() {
 }
 
 #[test]
-fn what_is_rare_is_found_however_far_away_it_is() {
+fn rare_date_is_found_decades_ahead() {
     assert_eq!(times("0 12 29 2 *", "2096-03-01T00:00:00Z", 1), ["2104-02-29T12:00:00Z"]);
     let sunday = times("0 0 29 2 */7", "2004-03-01T00:00:00Z", 2);
     assert_eq!(sunday, ["2032-02-29T00:00:00Z", "2060-02-29T00:00:00Z"]);
@@ -62,7 +62,7 @@ fn what_is_rare_is_found_however_far_away_it_is() {
 }
 
 #[test]
-fn at_the_end_of_all_times_nothing_fires_and_nothing_panics() {
+fn schedule_does_not_fire_near_the_end_of_all_timestamps() {
     let schedule = Schedule::parse("* * * * * Asia/Kolkata").expect("it is one");
     assert_eq!(schedule.next_after(Timestamp::MAX), None);
     assert!(schedule.next_after(Timestamp::MIN).is_some());
@@ -74,7 +74,7 @@ fn at_the_end_of_all_times_nothing_fires_and_nothing_panics() {
 }
 
 #[test]
-fn what_is_no_schedule_is_refused_with_what_is_wrong_and_what_is_allowed() {
+fn invalid_schedule_error_names_the_fault_and_what_is_allowed() {
     for (text, said) in [
         ("", "a schedule of 0 words; allowed: minute, hour, day of the month, month, day of the week"),
         ("* * * *", "a schedule of 4 words"),
@@ -87,8 +87,8 @@ fn what_is_no_schedule_is_refused_with_what_is_wrong_and_what_is_allowed() {
         ("* * 0 * *", "1..=31; found 0"),
         ("* * * 13 *", "1..=12; found 13"),
         ("* * * * 8", "0..=7; found 8"),
-        ("99999999999999999999 * * * *", "the schedule is not understood"),
-        ("*/0 * * * *", "the schedule is not understood"),
+        ("99999999999999999999 * * * *", "the schedule is invalid"),
+        ("*/0 * * * *", "the schedule is invalid"),
         ("10-5 * * * *", "ascending order; found 10-5"),
         ("* * L * *", "the day of the month is `L`; allowed: numbers and names"),
         ("* * 15W * *", "the day of the month is `15W`"),
@@ -96,8 +96,8 @@ fn what_is_no_schedule_is_refused_with_what_is_wrong_and_what_is_allowed() {
         ("H * * * *", "the minute is `H`"),
         ("é * * * *", "the minute is `é`"),
         ("1,,2 * * * *", "the minute is `1,,2`"),
-        ("* * * foo *", "the schedule is not understood"),
-        ("0 0 30 2 *", "the schedule never fires; allowed: days that exist"),
+        ("* * * foo *", "the schedule is invalid"),
+        ("0 0 30 2 *", "the schedule never fires, since no such day exists"),
         ("0 0 31 4,6,9,11 *", "never fires"),
     ] {
         let error = refused(text);
@@ -110,12 +110,12 @@ fn what_is_no_schedule_is_refused_with_what_is_wrong_and_what_is_allowed() {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "[0-9*,/LWH# a-zA-Z-]{0,40}|.{0,40}") {
+    fn parse_does_not_panic_for_any_text(text in "[0-9*,/LWH# a-zA-Z-]{0,40}|.{0,40}") {
         drop(Schedule::parse(&text));
     }
 
     #[test]
-    fn the_next_time_is_a_whole_minute_behind_and_fields_hold(
+    fn next_time_is_a_later_whole_minute_that_matches_the_fields(
         minute in 0..60_i8, hour in 0..24_i8, day in 1..=28_i8, after_s in 0..4_000_000_000_i64,
     ) {
         let schedule = Schedule::parse(&format!("{minute} {hour} {day} * *")).expect("it is one");

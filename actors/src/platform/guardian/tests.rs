@@ -49,7 +49,7 @@ fn hire(max_panics: usize) -> (Door<Counter>, oneshot::Receiver<String>) {
 }
 
 #[test]
-fn a_panic_fails_its_own_message_and_no_other() {
+fn panic_fails_only_the_message_that_caused_it() {
     actix_rt::System::new().block_on(async {
         let (door, _reason) = hire(10);
         let asked: Vec<_> = [1, 2, 13, 4, 13, 8]
@@ -60,7 +60,7 @@ fn a_panic_fails_its_own_message_and_no_other() {
             .into();
         let mut answers = Vec::new();
         for asked in asked {
-            answers.push(asked.await.expect("the asker lives"));
+            answers.push(asked.await.expect("the task ends"));
         }
         let failed = Err(NoAnswer::Failed { actor: "counter" });
         assert_eq!(answers, [Ok((1, 0)), Ok((3, 0)), failed, Ok((4, 1)), failed, Ok((8, 2))]);
@@ -71,7 +71,7 @@ fn a_panic_fails_its_own_message_and_no_other() {
 }
 
 #[test]
-fn a_guardian_gives_up_over_too_many_panics_and_says_why() {
+fn guardian_gives_up_with_a_reason_after_too_many_panics() {
     actix_rt::System::new().block_on(async {
         let (door, reason) = hire(2);
         for _ in 0..3 {
@@ -84,7 +84,7 @@ fn a_guardian_gives_up_over_too_many_panics_and_says_why() {
 }
 
 #[test]
-fn a_full_door_says_so_at_once() {
+fn full_door_rejects_a_message_at_once() {
     actix_rt::System::new().block_on(async {
         let (door, _reason) = hire(2);
         let narrow = Door::new(door.addr(), 0, Arc::new(Vitals::new("narrow", Clock::system())));

@@ -1,4 +1,4 @@
-//! What is counted of the rules.
+//! The metrics of the rules.
 
 use super::{Word, counters, pairs};
 use oracled_domain::rules::{Evaluation, RuleId, Verdict};
@@ -22,7 +22,7 @@ impl CameTo {
     }
 }
 
-/// The labels of what one rule came to.
+/// The labels of the result of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RuleCameTo {
     rule: Word,
@@ -47,7 +47,7 @@ impl Looked {
     }
 }
 
-/// All of them.
+/// The metrics of text checks against facts.
 #[derive(Debug, Clone)]
 pub(crate) struct Checking {
     evaluations: Family<CameTo, Counter>,
@@ -79,17 +79,17 @@ impl Checking {
         }
     }
 
-    /// Notes how long an evaluation took, without its commit.
+    /// Records the duration of an evaluation, without its commit.
     pub(crate) fn took(&self, time: Duration) {
         self.seconds.observe(time.as_secs_f64());
     }
 
-    /// Counts whether a fact set was at hand.
+    /// Counts a lookup of a compiled fact set: found, or compiled now.
     pub(crate) fn looked_up(&self, found: bool) {
         self.fact_sets.get_or_create(&Looked::of(found)).inc();
     }
 
-    /// Adds them to `registry`.
+    /// Adds the metrics to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "rules_evaluations",
@@ -98,7 +98,7 @@ impl Checking {
         );
         registry.register(
             "rules_applied",
-            "rules that were applied, by what they came to",
+            "rules that were applied, by rule and verdict",
             self.rules.clone(),
         );
         registry.register_with_unit(
@@ -109,7 +109,7 @@ impl Checking {
         );
         registry.register(
             "rules_fact_sets",
-            "fact sets that were asked about: at hand, or compiled for it",
+            "lookups of compiled fact sets: a hit, or compiled now",
             self.fact_sets.clone(),
         );
     }

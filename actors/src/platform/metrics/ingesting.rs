@@ -1,4 +1,4 @@
-//! What is counted of ingestion.
+//! The metrics of ingestion.
 
 use super::{Word, expect};
 use oracled_domain::ground::id::SourceId;
@@ -11,10 +11,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use strum::VariantArray;
 
-/// The outcome of a run's records.
+/// The values of the label `result` of a completed run's records.
 const RESULTS: [&str; 3] = ["taken", "collapsed", "rejected"];
 
-/// The label of a run that has ended.
+/// The labels of a run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct EndedAs {
     oracle: String,
@@ -28,7 +28,7 @@ pub(super) struct ReadAs {
     result: Word,
 }
 
-/// All of them.
+/// The metrics of ingestion.
 #[derive(Debug, Clone)]
 pub(crate) struct Ingesting {
     runs: Family<EndedAs, Counter>,
@@ -64,12 +64,12 @@ impl Ingesting {
         self.running.inc();
     }
 
-    /// Counts a pull that has failed before there was a run.
+    /// Counts a pull that failed before there was a run.
     pub(crate) fn pull_failed(&self) {
         self.pulls_failed.inc();
     }
 
-    /// Counts a run that an operator has ended without reading anything: discarded, or an undo.
+    /// Counts a run that an operator ended and that read no payload: a discarded run, or an undo.
     pub(crate) fn decided(&self, run: &Run) {
         let (oracle, state) = (run.oracle_id.as_str().into(), Word(run.state.into_str()));
         self.runs.get_or_create(&EndedAs { oracle, state }).inc();
@@ -81,7 +81,7 @@ impl Ingesting {
         self.running.dec();
         self.decided(run);
         if let Some(ended_at) = run.ended_at {
-            // an approved run is read again from when it was approved
+            // an approved run is read again after its approval
             let began_at = run.decision.as_ref().map_or(run.started_at, |decision| decision.decided_at);
             self.seconds.observe(ended_at.duration_since(began_at).as_secs_f64().max(0.0));
         }
@@ -95,18 +95,18 @@ impl Ingesting {
         }
     }
 
-    /// Adds them to `registry`.
+    /// Adds the metrics to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("ingestion_runs", "runs that have ended, by source and how", self.runs.clone());
+        registry.register("ingestion_runs", "runs that have ended, by source and state", self.runs.clone());
         registry.register(
             "ingestion_records",
-            "records of completed runs, by source and what became of them",
+            "records of completed runs, by source and result",
             self.records.clone(),
         );
-        registry.register("ingestion_running", "runs that go on or wait", self.running.clone());
+        registry.register("ingestion_running", "runs in progress or waiting", self.running.clone());
         registry.register(
             "ingestion_pulls_failed",
-            "pulls that brought no payload",
+            "pulls that failed before a run began",
             self.pulls_failed.clone(),
         );
         registry.register_with_unit(

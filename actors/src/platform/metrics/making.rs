@@ -1,4 +1,4 @@
-//! What is counted of verdicts that oracled has made.
+//! The metrics of verdicts that the model makes.
 
 use super::{Word, counters, pairs};
 use oracled_domain::verdict::divergence::OriginalLabel;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use strum::{IntoStaticStr, VariantArray};
 
-/// The paths on which the model is asked.
+/// The paths on which the model is called.
 const PATHS: [GatePath; 2] = [GatePath::Generate, GatePath::Regen];
 /// The kinds of the model's tokens.
 const DIRECTIONS: [&str; 2] = ["prompt", "output"];
@@ -44,7 +44,7 @@ pub(crate) enum MadeOutcome {
     Failed,
 }
 
-/// The labels of a verdict that was to be made.
+/// The labels of a requested verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct MadeAs {
     path: Word,
@@ -76,7 +76,7 @@ pub(super) struct RefusedWith {
     status: u16,
 }
 
-/// The label of tokens.
+/// The label of a token count.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Direction {
     direction: Word,
@@ -99,7 +99,7 @@ impl ComparedAs {
         }
     }
 
-    /// The labels of every comparison.
+    /// All combinations of labels.
     fn all() -> impl Iterator<Item = Self> {
         let originals: Vec<_> = Label::ALL.map(Some).into_iter().chain([None]).map(OriginalLabel).collect();
         let levels: Vec<_> = DivergenceLevel::ALL.map(Some).into_iter().chain([None]).collect();
@@ -109,7 +109,7 @@ impl ComparedAs {
     }
 }
 
-/// All of them.
+/// The metrics of requested verdicts and calls of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Making {
     made: Family<MadeAs, Counter>,
@@ -140,12 +140,12 @@ impl Default for Making {
 }
 
 impl Making {
-    /// Counts a verdict that was to be made on `path`, and what became of it.
+    /// Counts a verdict that was requested on `path`, with its outcome.
     pub(crate) fn ended(&self, path: GatePath, outcome: MadeOutcome) {
         self.made.get_or_create(&MadeAs::new(path, outcome)).inc();
     }
 
-    /// Counts a request that the model's service refused for good with this status.
+    /// Counts a request that the model's service refused permanently with `status`.
     pub(crate) fn refused_request(&self, status: u16) {
         self.refused_requests.get_or_create(&RefusedWith { status }).inc();
     }
@@ -162,34 +162,34 @@ impl Making {
                 [usage.and_then(|usage| usage.prompt_tokens), usage.and_then(|usage| usage.output_tokens)];
             for (direction, tokens) in DIRECTIONS.into_iter().zip(tokens) {
                 let direction = Direction { direction: Word(direction) };
-                // a model's word; no answer has more, and a counter must not wrap
+                // the model reports this number; no answer has more tokens, and the counter must not wrap
                 let tokens = tokens.unwrap_or_default().min(u64::from(u32::MAX));
                 self.tokens.get_or_create(&direction).inc_by(tokens);
             }
         }
     }
 
-    /// Counts a regenerated verdict by how far it is from the first.
+    /// Counts a regenerated verdict by its divergence from the first.
     pub(crate) fn compared(&self, check: &DivergenceCheck) {
         let labels = ComparedAs::new(check.original_verdict, check.regen_verdict, check.divergence_level);
         self.compared.get_or_create(&labels).inc();
     }
 
-    /// Adds them to `registry`.
+    /// Adds the metrics to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "verdicts_made",
-            "verdicts that the model was to make, by path and what became of them",
+            "verdicts requested from the model, by path and outcome",
             self.made.clone(),
         );
         registry.register(
             "model_attempts",
-            "requests to the model, by path and how they ended",
+            "requests to the model, by path and status",
             self.attempts.clone(),
         );
         registry.register(
             "model_retries",
-            "requests to the model behind the first of a call",
+            "requests to the model after the first of a call",
             self.retries.clone(),
         );
         registry.register(
@@ -203,10 +203,10 @@ impl Making {
             Unit::Seconds,
             self.attempt_seconds.clone(),
         );
-        registry.register("model_tokens", "tokens that the model has read and written", self.tokens.clone());
+        registry.register("model_tokens", "tokens that the model read and wrote", self.tokens.clone());
         registry.register(
             "regens_compared",
-            "regenerated verdicts, by the first verdict, their own, and how far they are apart",
+            "regenerated verdicts, by original label, regenerated label and divergence level",
             self.compared.clone(),
         );
     }

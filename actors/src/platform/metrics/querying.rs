@@ -1,4 +1,4 @@
-//! What is counted of queries.
+//! The metrics of queries.
 
 use super::{Word, counters};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -35,7 +35,7 @@ impl AnsweredAs {
     }
 }
 
-/// All of them.
+/// The metrics of queries.
 #[derive(Debug, Clone)]
 pub(crate) struct Querying {
     queries: Family<AnsweredAs, Counter>,
@@ -52,15 +52,15 @@ impl Default for Querying {
 }
 
 impl Querying {
-    /// Counts a query that took so long, and what came of it.
+    /// Counts a query with its duration and outcome.
     pub(crate) fn asked(&self, took: Duration, outcome: QueryOutcome) {
         self.queries.get_or_create(&AnsweredAs::new(outcome)).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 
-    /// Adds them to `registry`.
+    /// Adds the metrics to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("source_queries", "queries of sources, by what came of them", self.queries.clone());
+        registry.register("source_queries", "queries of sources, by result", self.queries.clone());
         registry.register_with_unit(
             "source_query",
             "time to answer a query",

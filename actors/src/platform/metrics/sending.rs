@@ -1,4 +1,4 @@
-//! What is counted of mail.
+//! The metrics of mail.
 
 use super::{Word, counters, pairs};
 use jiff::SignedDuration;
@@ -10,15 +10,15 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use strum::{IntoStaticStr, VariantArray};
 
-/// What became of an attempt to send a mail.
+/// The outcome of an attempt to send a mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum MailOutcome {
-    /// The mail service has taken it.
+    /// The mail service has accepted the mail.
     Sent,
-    /// It will be tried again.
+    /// The attempt failed; the mail will be retried.
     Failed,
-    /// It will not.
+    /// The attempt failed, and the mail became a dead letter.
     Dead,
 }
 
@@ -35,13 +35,13 @@ impl MailedAs {
     }
 }
 
-/// What a mail in the outbox waits for: to be sent, or an administrator.
+/// The label of mails in the outbox: `queued` to be sent, or `dead`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct InState {
     state: Word,
 }
 
-/// All of them.
+/// The metrics of mail.
 #[derive(Debug, Clone)]
 pub(crate) struct Sending {
     mails: Family<MailedAs, Counter>,
@@ -66,7 +66,7 @@ impl Sending {
         self.mails.get_or_create(&MailedAs::new(kind, outcome)).inc();
     }
 
-    /// Shows how many mails wait to be sent and how many are dead letters, and for how long the oldest waits.
+    /// Sets the numbers of queued mails and dead letters, and the age of the oldest queued mail.
     pub(crate) fn show(&self, queued: u64, dead: u64, oldest_age: SignedDuration) {
         for (state, mails) in [("queued", queued), ("dead", dead)] {
             let state = InState { state: Word(state) };
@@ -75,13 +75,13 @@ impl Sending {
         self.oldest_age.set(oldest_age.as_secs().max(0));
     }
 
-    /// Adds them to `registry`.
+    /// Adds the metrics to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("mails", "attempts to send a mail, by kind and outcome", self.mails.clone());
         registry.register("outbox_depth", "mails to be sent, and dead letters", self.depth.clone());
         registry.register_with_unit(
             "outbox_oldest_age",
-            "how long the oldest mail waits to be sent, as of a minute ago at the most",
+            "age of the oldest queued mail, updated at least once a minute",
             Unit::Seconds,
             self.oldest_age.clone(),
         );

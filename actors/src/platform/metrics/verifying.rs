@@ -1,4 +1,4 @@
-//! What is counted of verification: decisions, conflicts, escalations, staleness, and how sources answer.
+//! The metrics of verification: decisions, conflicts, escalations, staleness, and the calls of sources.
 
 use super::{Word, expect, pairs};
 use oracled_domain::verification::step::StepOutcome;
@@ -12,9 +12,9 @@ use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
 use strum::VariantArray;
 
-/// What was kept of a source has taken the place of its answer.
+/// A cached answer that is no longer fresh was used.
 const STALE: &str = "stale";
-/// A cached answer was still fresh.
+/// A cached answer that is still fresh was used.
 const CACHE_HIT: &str = "cache_hit";
 
 /// The labels of a decision.
@@ -24,7 +24,7 @@ pub(super) struct DecidedAs {
     kind: Word,
 }
 
-/// The labels of a reason for which there were no values.
+/// The labels of a reason for which a decision has no values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Withheld {
     workflow: String,
@@ -39,7 +39,7 @@ pub(super) struct Settled {
     outcome: Word,
 }
 
-/// The labels of what came of asking a source.
+/// The labels of a call of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Answered {
     oracle: String,
@@ -52,7 +52,7 @@ pub(super) struct Of {
     oracle: String,
 }
 
-/// All of them.
+/// The metrics of verification.
 #[derive(Debug, Clone)]
 pub(crate) struct Verifying {
     decisions: Family<DecidedAs, Counter>,
@@ -109,7 +109,7 @@ impl Verifying {
         }
     }
 
-    /// Counts a decision that took so long, and whether it has opened a review.
+    /// Counts a decision with its duration, and a review that it opened.
     pub(crate) fn decided(&self, inputs: &Inputs, envelope: &Envelope, opened: bool, took: Duration) {
         let workflow = envelope.workflow.as_str();
         let kind = Word(envelope.kind.into_str());
@@ -142,21 +142,21 @@ impl Verifying {
         self.reviews_resolved.inc_by(reviews);
     }
 
-    /// Counts a resolution that was taken back.
+    /// Counts a resolution that was revoked.
     pub(crate) fn revoked(&self) {
         self.reviews_revoked.inc();
     }
 
-    /// Counts a review that was closed and nothing decided.
+    /// Counts a review that was closed without a decision.
     pub(crate) fn dismissed(&self) {
         self.reviews_dismissed.inc();
     }
 
-    /// Adds them to `registry`.
+    /// Adds the metrics to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "verifications",
-            "decisions over what sources say, by workflow and what may be told",
+            "decisions, by workflow and kind of envelope",
             self.decisions.clone(),
         );
         registry.register(
@@ -166,12 +166,12 @@ impl Verifying {
         );
         registry.register(
             "verification_conflicts",
-            "conflicts between two values, by workflow, strategy and what became of them",
+            "conflicts between two values, by workflow, strategy and outcome",
             self.conflicts.clone(),
         );
         registry.register(
             "verification_calls",
-            "sources asked for a verification, by what came of that",
+            "calls of sources for a verification, by outcome",
             self.calls.clone(),
         );
         registry.register(
@@ -179,25 +179,25 @@ impl Verifying {
             "sources that took longer than their soft timeout",
             self.late.clone(),
         );
-        registry.register("reviews_opened", "questions put before a person", self.reviews_opened.clone());
+        registry.register("reviews_opened", "reviews opened by decisions", self.reviews_opened.clone());
         registry.register(
             "reviews_resolved",
-            "questions that a person has decided",
+            "reviews resolved by a reviewer",
             self.reviews_resolved.clone(),
         );
         registry.register(
             "reviews_revoked",
-            "decisions of a person that one has taken back",
+            "resolutions revoked by a reviewer",
             self.reviews_revoked.clone(),
         );
         registry.register(
             "reviews_dismissed",
-            "questions that a person has closed without deciding them",
+            "reviews closed without a decision",
             self.reviews_dismissed.clone(),
         );
         registry.register_with_unit(
             "verification",
-            "time from a question to its durable decision",
+            "time from a verification request to its durable decision",
             Unit::Seconds,
             self.seconds.clone(),
         );

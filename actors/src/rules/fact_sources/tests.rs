@@ -22,7 +22,7 @@ async fn with_a_source(system: &System) {
     system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
 }
 
-/// A query of the source for `axes` of the areas that are `area`, and more members of its request.
+/// A query of the source for `axes` of the area `area`. `more` adds members to its request.
 fn query(area: &str, axes: &[&str], more: Json) -> FactsFrom {
     let mut request =
         json!({"axes_requested": axes, "filters": [{"axis": "area", "operator": "eq", "value": area}]});
@@ -72,21 +72,21 @@ fn requested_facts_follow_given_facts_in_order_with_their_origin() {
 }
 
 #[test]
-fn nothing_is_gathered_where_any_of_it_cannot_be_had() {
+fn request_fails_if_any_entry_gives_no_facts() {
     with_world(|World { system, .. }| async move {
         with_a_source(&system).await;
-        assert_eq!(refused(&system, vec![]).await, "`facts_from` has 0 entries; 1 to 16 are taken");
+        assert_eq!(refused(&system, vec![]).await, "`facts_from` has 0 entries; 1 to 16 are allowed");
         let many = vec![both("ABW"); FACTS_FROM_MAX + 1];
-        assert_eq!(refused(&system, many).await, "`facts_from` has 17 entries; 1 to 16 are taken");
+        assert_eq!(refused(&system, many).await, "`facts_from` has 17 entries; 1 to 16 are allowed");
         let paged = query("ABW", &["area_name", "population"], json!({"max_results": 1}));
         let told = refused(&system, vec![both("ABW"), paged]).await;
         assert!(told.starts_with("facts_from[1]: the query finds more than one page of 1 records"), "{told}");
         let told =
             refused(&system, vec![query("ABW", &["area_name", "population"], json!({"cursor": "x"}))]).await;
-        assert!(told.starts_with("facts_from[0]: `cursor` is not taken"), "{told}");
+        assert!(told.starts_with("facts_from[0]: `cursor` is not allowed"), "{told}");
         let told = refused(&system, vec![query("ABW", &["population"], json!({}))]).await;
         assert!(
-            told.contains("no template of population@1 is made of population alone; what they are made of: area_name, population"),
+            told.contains("no template of population@1 uses only population; the axes in its templates are: area_name, population"),
             "{told}"
         );
         let verify = json!({"verify": {"workflow": "people", "where": {}, "axes": ["population"]}});
@@ -96,14 +96,14 @@ fn nothing_is_gathered_where_any_of_it_cannot_be_had() {
         let unknown =
             json!({"query": {"oracle_id": "nobody", "request": {"axes_requested": ["population"]}}});
         let unknown = serde_json::from_value(unknown).expect("it is an entry");
-        // of several the first is told
+        // if several entries fail, the first is reported
         let told = refused(&system, vec![unknown, query("ABW", &["people"], json!({}))]).await;
         assert_eq!(told, "facts_from[0]: no source nobody is registered");
     });
 }
 
 #[test]
-fn nobody_is_asked_by_a_workflow_that_can_give_no_facts() {
+fn workflow_that_can_give_no_facts_is_not_run() {
     with_world(|World { system, .. }| async move {
         with_a_source(&system).await;
         let verify = json!({"verify": {"workflow": "census", "where": {"area": "ABW", "year": 1960},
@@ -114,9 +114,9 @@ fn nobody_is_asked_by_a_workflow_that_can_give_no_facts() {
                                          "on_timeout_behavior": "FAIL_CLOSED"}})
         };
         for (mode, cause) in [
-            ("INLINE", "no template of population@1 is made of population alone"),
-            ("ASYNC", "workflow census decides nothing while somebody waits"),
-            ("NON_AUTHORITATIVE_ONLY", "workflow census decides nothing while somebody waits"),
+            ("INLINE", "no template of population@1 uses only population"),
+            ("ASYNC", "workflow census does not decide within a request"),
+            ("NON_AUTHORITATIVE_ONLY", "workflow census does not decide within a request"),
         ] {
             workflow(&system, &["world-bank-population"], asked(mode)).await;
             let told = refused(&system, vec![verify.clone()]).await;
@@ -161,7 +161,7 @@ fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
 }
 
 #[test]
-fn what_each_gives_within_its_bounds_may_be_too_much_together() {
+fn request_fails_if_entries_together_give_too_many_facts() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let name = "x".repeat(1_500);
@@ -171,11 +171,8 @@ fn what_each_gives_within_its_bounds_may_be_too_much_together() {
         system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
         let all = query("ABW", &["area_name", "population"], json!({"max_results": 200}));
         let check = gathered(&system, vec![all.clone()]).await.expect("it gives");
-        assert_eq!(check.facts.len(), 1 + 2 * 200, "of a thousand no million is left");
+        assert_eq!(check.facts.len(), 1 + 2 * 200, "1,000 is not rounded to 0 million");
         let told = refused(&system, vec![all.clone(), all]).await;
-        assert!(
-            told.starts_with("`facts_from`: there are more facts than 10000, or they have more than"),
-            "{told}"
-        );
+        assert!(told.starts_with("`facts_from`: there are too many facts (at most 10000 facts of"), "{told}");
     });
 }

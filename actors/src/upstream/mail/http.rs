@@ -1,4 +1,4 @@
-//! The mail service that is asked by HTTP: `POST /send-verdict-email`.
+//! A mail service with an HTTP API: `POST /send-verdict-email`.
 
 use super::MailService;
 use crate::platform::clock::Clock;
@@ -16,28 +16,28 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::time::Duration;
 
-/// Where a mail is handed over, behind the base.
+/// The path of the request, relative to the base URL.
 const PATH: &str = "send-verdict-email";
-/// The header that is the same at every attempt to send one mail.
+/// The header with the mail's id, which is the same at each attempt.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// So much of an answer is read, in bytes.
+/// Limit for the body of an answer, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
 
-/// A mail service at a URL.
+/// A mail service with an HTTP API.
 #[derive(Debug)]
 pub struct HttpMail {
     endpoint: Endpoint,
     hard_timeout: Duration,
 }
 
-/// What is posted.
+/// The body of the request.
 #[derive(Serialize)]
 struct Request<'m> {
     to: &'m Email,
     session_id: &'m SessionId,
     tier: Tier,
     query: &'m Query,
-    /// As the model wrote it.
+    /// The model's verdict, byte for byte.
     verdict: &'m RawValue,
     kind: MailKind,
     mail_id: &'m MailId,
@@ -64,10 +64,10 @@ impl<'m> Request<'m> {
 }
 
 impl HttpMail {
-    /// The mail service at `base_url`. An attempt takes `hard_timeout` at the most.
+    /// Creates a client of the mail service at `base_url`. An attempt takes at most `hard_timeout`.
     ///
     /// # Errors
-    /// Where there can be no service at such a URL.
+    /// If `base_url` is not a base URL, or the HTTP client cannot be created.
     pub fn new(base_url: &str, hard_timeout: Duration, clock: Clock) -> Result<Self, BadEndpoint> {
         let endpoint = Endpoint::new(base_url, None, clock)?.reading_at_most(ANSWER_MAX_BYTES);
         Ok(Self { endpoint, hard_timeout })
@@ -77,10 +77,10 @@ impl HttpMail {
         let request = self.endpoint.post(&[PATH], &Request::of(mail));
         let request = request.header(IDEMPOTENCY_KEY, mail.standing.mail_id.as_str());
         match self.endpoint.head(request, self.hard_timeout).await {
-            // that it was taken is said before the body, whatever becomes of that
+            // a success status confirms the mail, even if the body is cut or late
             Ok(head) if head.status.is_success() => Ok(()),
             Ok(head) => Err(self.refused(head)),
-            // whether it was taken nobody knows: it is handed over again, under the same key
+            // the service may have accepted the mail: it is sent again with the same key
             Err(failure) => {
                 let fault = if failure.blames_upstream() { Fault::Service } else { Fault::Mail };
                 Err(SendFailure { cause: failure.to_string(), fault, retry_after: None })
@@ -95,7 +95,7 @@ impl HttpMail {
         SendFailure { cause: failure.to_string(), fault, retry_after }
     }
 
-    /// What an answer says that is no success.
+    /// Converts an answer without a success status.
     fn unwelcome(&self, Head { status, retry_after, body }: Head) -> Failure {
         let detail = match body {
             Ok(said) => self.endpoint.clean(&String::from_utf8_lossy(&said)),
@@ -113,12 +113,12 @@ impl HttpMail {
     }
 }
 
-/// Whose fault an answer says it is. What does not speak of the mail (a key that it wants, a
-/// path that it does not know) will be mended, and no mail is to be lost until then.
+/// The fault that a status indicates. Only a few statuses are about the mail itself. Others, for example a missing key or
+/// an unknown path, count as faults of the service: the mail is kept until they are fixed.
 const fn fault(status: StatusCode) -> Fault {
     match status.as_u16() {
         400 | 410 | 413 | 422 => Fault::MailForGood,
-        // one too many: the service is well
+        // too many requests: the service is healthy
         429 => Fault::Mail,
         _ => Fault::Service,
     }
@@ -144,14 +144,15 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[test]
-    fn the_verdict_goes_out_byte_for_byte_as_the_model_wrote_it() {
+    fn request_contains_the_verdict_byte_for_byte() {
         let verdict = r#"{ "summary":  "A sound and simple\u0020plan.", "verdict": "GREEN" }"#;
         let mail = mail_of(MailKind::Verdict, Tier::Quick, verdict, None);
         let body = serde_json::to_string(&Request::of(&mail)).expect("it serializes");
         assert!(body.contains(&format!("\"verdict\":{verdict},")), "{body}");
     }
 
-    /// What a service hears that asks one whose answer are these bytes, behind which the connection ends or stays.
+    /// The outcome of sending a mail to a server that answers with these bytes. The server then closes the connection if
+    /// `ends`, and keeps it open otherwise.
     async fn answered(bytes: &str, ends: bool) -> Result<(), SendFailure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("it has an address"));
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_status_decides_once_it_is_there_whatever_becomes_of_the_body() {
+    async fn send_ignores_the_body_once_the_status_has_arrived() {
         for (body, ends) in [("content-length: 9\r\n\r\ncut", true), ("content-length: 9\r\n\r\nslow", false)]
         {
             let taken = answered(&format!("HTTP/1.1 202 Accepted\r\n{body}"), ends).await;
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_speaks_of_the_mail_is_permanent() {
+    fn only_statuses_about_the_mail_itself_are_permanent() {
         let with = |wanted: Fault| -> Vec<u16> {
             let is = |status: &u16| StatusCode::from_u16(*status).map(fault).expect("a status") == wanted;
             (300..600).filter(is).collect()

@@ -1,9 +1,9 @@
-//! A mail in words: plain text, since what a model writes must not be read as anything else.
+//! The plain text of a mail. Plain text keeps a model's output from being interpreted as markup.
 
 use oracled_domain::{Dimension, Mail, Tier};
 use serde_json::Value;
 
-/// The text of a mail.
+/// Formats a mail as plain text.
 pub(super) fn letter(mail: &Mail) -> String {
     let Mail { standing, delivery } = mail;
     let verdict: Value = serde_json::from_str(delivery.approved.verdict().get()).unwrap_or_default();
@@ -19,7 +19,7 @@ pub(super) fn letter(mail: &Mail) -> String {
     }
     text.gap();
     text.paragraph(words(&verdict, "summary"));
-    // nothing beyond the tier: what was not bought was not judged either
+    // only the fields of the tier: the others were not paid for, and not checked either
     let tier = delivery.approved.tier();
     breakdown(&mut text, verdict.get("breakdown").filter(|_| tier >= Tier::Full));
     strategy(&mut text, verdict.get("strategy").filter(|_| tier == Tier::Strategy));
@@ -57,7 +57,7 @@ fn words<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A test is a text, or an object of whatever a model finds worth saying of it.
+/// A test is a text, or an object with members of the model's choice.
 fn test_in_words(test: &Value) -> String {
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match test.as_object() {
@@ -70,7 +70,7 @@ fn test_in_words(test: &Value) -> String {
     }
 }
 
-/// Text in the making.
+/// The text as it is built.
 struct Text(String);
 
 impl Text {
@@ -91,7 +91,7 @@ impl Text {
         self.0.push('\n');
     }
 
-    /// One line more, or several. Of the characters that steer, only the ends of lines stay.
+    /// Appends one or more lines. Control characters except line breaks are replaced by spaces.
     fn push(&mut self, line: &str) {
         let line = line.replace("\r\n", "\n");
         self.0.extend(line.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }));
@@ -113,7 +113,7 @@ mod tests {
         "alternative":"Sell jam.","tests":["A stall.",{"what":"A price","days":3}]}}"#;
 
     #[test]
-    fn a_verdict_is_told_in_plain_words() {
+    fn letter_contains_the_verdict_as_plain_text() {
         let text = letter(&mail_of(MailKind::Verdict, Tier::Strategy, STRATEGY, None));
         assert_eq!(
             text,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beyond_the_tier_is_told() {
+    fn letter_contains_only_the_fields_of_the_tier() {
         let text = letter(&mail_of(MailKind::Verdict, Tier::Quick, STRATEGY, None));
         assert!(!text.contains("Breakdown") && !text.contains("Strategy"), "{text}");
         let text = letter(&mail_of(MailKind::Verdict, Tier::Full, STRATEGY, None));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_begins_with_the_disclaimer_and_names_both_verdicts() {
+    fn notice_begins_with_the_disclaimer_and_both_verdicts() {
         let regen = regenerated(Label::Red);
         let text = letter(&mail_of(MailKind::DivergenceNotice, Tier::Quick, crate::testing::GOOD, regen));
         let both = "\n\nReceived by email: RED\nOn your results page: GREEN\n\nA sound and simple plan.\n";

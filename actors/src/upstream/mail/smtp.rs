@@ -1,4 +1,4 @@
-//! Mail by SMTP, one connection a mail: they are few, and a kept connection is one more thing that can have gone stale.
+//! Mail by SMTP, with one connection for each mail: mails are few, and a pooled connection can go stale.
 
 use super::MailService;
 use super::letter::letter;
@@ -19,55 +19,55 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
-/// Replies that refuse the mail: its address, its size, its parameters. Another one refuses whoever asks, or the server
-/// is not as it should be; that will be mended, and no mail is to be lost until then.
+/// Replies that reject the mail itself: its address, size or parameters. Other replies reject the client, or indicate a
+/// faulty server: the mail is kept until that is fixed.
 const THE_MAILS_FAULT: [u16; 7] = [501, 550, 551, 552, 553, 555, 556];
-/// Replies that put the mail off: its mailbox is busy or full, or greylisted.
+/// Replies that defer the mail: the mailbox is busy or full, or the server uses greylisting.
 const THE_MAILS_FAULT_FOR_NOW: [u16; 3] = [450, 451, 452];
 
-/// How a connection is protected.
+/// Encryption of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmtpTls {
-    /// From the start, as with `smtps://`.
+    /// TLS from the start, as with `smtps://`.
     Implicit,
-    /// By STARTTLS before anything else, or not used.
+    /// STARTTLS, required before any other command.
     Starttls,
-    /// Not at all.
+    /// No encryption.
     None,
 }
 
-/// How mail is sent.
+/// Settings of the mail server and of its mails.
 #[derive(Debug)]
 pub struct SmtpSettings {
-    /// The server's name, which its certificate has to bear.
+    /// Host name of the server; its certificate must match.
     pub host: String,
-    /// Its port.
+    /// TCP port.
     pub port: u16,
-    /// How the connection to it is protected.
+    /// Encryption of the connection.
     pub tls: SmtpTls,
-    /// User and password, where it wants them.
+    /// User and password, if the server requires them.
     pub login: Option<(String, SecretString)>,
-    /// From whom a mail is: `name@domain`, or `Name <name@domain>`.
+    /// Sender of the mails: `name@domain`, or `Name <name@domain>`.
     pub from: String,
-    /// Its subject.
+    /// Subject of the mails.
     pub subject: String,
-    /// For how long a mail may take to be handed over.
+    /// Timeout for sending one mail.
     pub hard_timeout: Duration,
 }
 
-/// Why mail cannot be sent like this.
+/// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSmtp {
-    /// The sender is not one.
+    /// The sender is invalid.
     #[error("not a sender ({reason})")]
     From {
-        /// What is wrong with it.
+        /// Why the sender is invalid.
         reason: String,
     },
-    /// The subject cannot be one.
-    #[error("a subject is one line")]
+    /// The subject contains a line break or another control character.
+    #[error("the subject contains a control character (allowed: one line)")]
     Subject,
-    /// TLS cannot be used; the system has no certificates, say.
+    /// TLS cannot be used, for example because the system has no certificates.
     #[error("TLS cannot be used: {0}")]
     Tls(String),
 }
@@ -87,10 +87,10 @@ impl fmt::Debug for Smtp {
 }
 
 impl SmtpSettings {
-    /// Whether `from` and `subject` can be a sender and a subject.
+    /// Validates `from` and `subject`.
     ///
     /// # Errors
-    /// Which of them cannot.
+    /// If the sender or the subject is invalid.
     pub fn check(from: &str, subject: &str) -> Result<(), BadSmtp> {
         sender(from, subject).map(drop)
     }
@@ -108,10 +108,10 @@ fn sender(from: &str, subject: &str) -> Result<Mailbox, BadSmtp> {
 }
 
 impl Smtp {
-    /// A mail server that is used as `settings` say. It is not connected to yet.
+    /// Creates a client of the mail server in `settings`. It does not connect yet.
     ///
     /// # Errors
-    /// Where it cannot be used like that.
+    /// If the sender or the subject is invalid, or TLS cannot be used.
     pub fn new(settings: SmtpSettings) -> Result<Self, BadSmtp> {
         let SmtpSettings { host, port, tls, login, from, subject, hard_timeout } = settings;
         let from = sender(&from, &subject)?;
@@ -121,7 +121,7 @@ impl Smtp {
             SmtpTls::Starttls => Tls::Required(parameters()?),
             SmtpTls::None => Tls::None,
         };
-        // dangerous, says lettre, since it has no TLS of its own; here it has
+        // lettre calls this builder dangerous because it sets no TLS; TLS is set in the next line
         let server = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host);
         let mut server = server.port(port).tls(tls).timeout(Some(hard_timeout));
         if let Some((user, password)) = login {
@@ -142,11 +142,12 @@ impl Smtp {
         }
     }
 
-    /// The mail as it goes over the wire: the same at every attempt.
+    /// Builds the message. It is the same at each attempt.
     fn message(&self, mail: &Mail) -> Result<Message, SendFailure> {
         let Standing { mail_id, to, queued_at, .. } = &mail.standing;
-        let unusable =
-            |error: &dyn fmt::Display| failure(format!("it cannot be written: {error}"), Fault::MailForGood);
+        let unusable = |error: &dyn fmt::Display| {
+            failure(format!("the message cannot be built: {error}"), Fault::MailForGood)
+        };
         let to: Address = String::from(to.clone())
             .parse()
             .map_err(|error| unusable(&error as &lettre::address::AddressError))?;
@@ -161,7 +162,7 @@ impl Smtp {
             .map_err(|error| unusable(&error))
     }
 
-    /// A notice is not to be taken for the mail that it speaks of.
+    /// The subject. A notice has a different one, so that it is not mistaken for the mail that it is about.
     fn subject_of(&self, mail: &Mail) -> String {
         match mail.standing.kind {
             MailKind::Verdict => self.subject.clone(),
@@ -169,7 +170,7 @@ impl Smtp {
         }
     }
 
-    /// What is asked for here every mail needs: it is as good as one.
+    /// Probes the server by opening a connection and sending `NOOP`, the same steps that each mail needs.
     async fn look(&self) -> Outcome {
         Outcome::Failure(match timeout(self.hard_timeout, self.transport.test_connection()).await {
             Ok(Ok(true)) => return Outcome::Success { latency_ms: None },
@@ -181,13 +182,13 @@ impl Smtp {
     }
 }
 
-/// The `Message-ID` of a mail: its own id, in characters that a header takes anywhere.
+/// The `Message-ID` of a mail: the SHA-256 of its id, which contains only characters that are allowed in a header.
 fn message_id(mail_id: &MailId, domain: &str) -> String {
     format!("<{}@{domain}>", Sha256Hex::of(mail_id.as_str().as_bytes()))
 }
 
-/// What an error of the exchange means for the mail. One to an address of more than ASCII, which the server does not
-/// take, is found out by the client.
+/// Classifies an error of the SMTP client. If the server does not support addresses beyond ASCII, the client itself rejects
+/// such an address.
 fn refused(error: &Error, ascii: bool) -> SendFailure {
     let status: Option<u16> = error.status().map(Into::into);
     let fault = match status {

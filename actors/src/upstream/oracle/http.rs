@@ -1,4 +1,4 @@
-//! Live sources by HTTP, each by its adapter: as many attempts as may help within the time there is.
+//! Queries of live sources over HTTP, by their adapters, with retries until the timeout.
 
 use super::verified::Came;
 use super::{LiveAnswer, LiveAsk, LiveOracle};
@@ -22,27 +22,27 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-/// So much of an answer is read, in bytes: it is about one thing.
+/// Limit for the body of an answer, in bytes. An answer is about one subject.
 pub const ANSWER_MAX_BYTES: usize = 256 << 10;
-/// A header of an answer that is longer is none, in bytes.
+/// A header value that is longer, in bytes, is ignored.
 const HEADER_MAX_BYTES: usize = 8 << 10;
-/// So many random bytes does a nonce have.
+/// Random bytes in a nonce.
 const NONCE_BYTES: usize = 16;
 
-/// Within which bounds live sources are asked.
+/// Limits for the connections to live sources.
 #[derive(Debug, Clone)]
 pub struct LiveSettings {
-    /// What of one's own network is reached, beside public addresses.
+    /// Networks that may be reached in addition to public addresses.
     pub allow_local: Vec<IpNet>,
     /// Whether secrets may cross a network without encryption.
     pub allow_cleartext: bool,
-    /// How long a connection may take to be made.
+    /// Timeout for opening a connection.
     pub connect: Duration,
-    /// How long it may take, once it is made, until an answer begins.
+    /// Timeout between the opened connection and the first byte of the answer.
     pub idle: Duration,
 }
 
-/// Whoever asks live sources by HTTP.
+/// A client of live sources over HTTP.
 #[derive(Debug)]
 pub struct HttpOracles {
     web: Web,
@@ -52,7 +52,7 @@ pub struct HttpOracles {
 }
 
 impl HttpOracles {
-    /// Whoever asks within `settings`, each source with its credential. Nothing is connected to yet.
+    /// Creates a client with one credential for each source that needs one. It does not connect yet.
     #[must_use]
     pub fn new(settings: &LiveSettings, credentials: BTreeMap<SourceId, Bound>, clock: Clock) -> Self {
         let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock.clone())
@@ -60,7 +60,7 @@ impl HttpOracles {
         Self { web, credentials, clock, random: SystemRandom::new() }
     }
 
-    /// Asks, and again where that may help and there is time.
+    /// Sends the query, with retries where they may help and time is left.
     async fn attempts(&self, ask: &LiveAsk, began: Instant) -> LiveAnswer {
         let mut pauses = pauses(RETRIES_MAX);
         loop {
@@ -74,15 +74,15 @@ impl HttpOracles {
                 return without_answer(ask, &error, began);
             };
             let oracle_id = &ask.adapter.adapter().oracle_id;
-            warn!(%oracle_id, execution_id = ask.execution_id, %error, "live source failed, and is asked again");
+            warn!(%oracle_id, execution_id = ask.execution_id, %error, "live source failed; retrying");
             sleep(wait).await;
         }
     }
 
-    /// Asks once.
+    /// Sends the query once.
     async fn attempt(&self, ask: &LiveAsk, began: Instant) -> Result<LiveAnswer, WebError> {
         let Some(nonce) = self.nonce() else {
-            return Ok(on_this_side("the system gives no random numbers".to_owned()));
+            return Ok(on_this_side("the system returned no random numbers".to_owned()));
         };
         let asked = Asked {
             thing: &ask.thing,
@@ -95,7 +95,7 @@ impl HttpOracles {
             Ok(url) => url,
             Err(unasked) => return Ok(not_asked(&unasked)),
         };
-        // what is kept is known by its tag where it was answered
+        // the etag is valid only at the URL that returned it
         let is_of_there = |(kept, candidate): &(&KeptAnswer, &Candidate)| {
             ask.adapter.may_be_unchanged()
                 && ask.adapter.is_kept(kept, asked.asked_at)
@@ -126,7 +126,7 @@ impl HttpOracles {
         Ok(LiveAnswer::of(ask, &asked, came, latency_ms(began)))
     }
 
-    /// A question to the source of `adapter`, as it is asked at `url`.
+    /// The request to the source of `adapter` at `url`.
     fn errand<'a>(&'a self, adapter: &Ready, url: &'a str, known: &'a Validators) -> Errand<'a> {
         let adapter = adapter.adapter();
         Errand {
@@ -135,12 +135,12 @@ impl HttpOracles {
             authentication: adapter.authentication,
             held: self.credentials.get(&adapter.oracle_id),
             known,
-            // who is asked is registered, and hands the question on to nobody
+            // only the registered source may answer: redirects to another origin are not followed
             may_leave: false,
         }
     }
 
-    /// Where `errand` leads, and the credential for it.
+    /// The URL of `errand`, and the credential for it.
     fn begin<'a>(
         &self,
         adapter: &Ready,
@@ -153,7 +153,7 @@ impl HttpOracles {
         Ok((endpoint, credential))
     }
 
-    /// A text that nobody can foresee.
+    /// A random text that cannot be predicted.
     fn nonce(&self) -> Option<String> {
         let mut bytes = [0; NONCE_BYTES];
         self.random.fill(&mut bytes).ok()?;
@@ -162,7 +162,7 @@ impl HttpOracles {
 }
 
 impl LiveOracle for HttpOracles {
-    /// Where its endpoint leads, and whether there is the credential.
+    /// Checks the adapter's endpoint, and that its credential is configured.
     fn check(&self, adapter: &Ready) -> Result<(), WebError> {
         let (url, known) = (adapter.sample_url(), Validators::default());
         self.begin(adapter, &self.errand(adapter, &url, &known)).map(drop)
@@ -182,7 +182,8 @@ fn latency_ms(began: Instant) -> u64 {
     u64::try_from(monotonic().duration_since(began).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The headers in `found` that are called as in `names`, each by its name: those that came once, short and in ASCII.
+/// The headers in `found` that are listed in `names`, by name. A header is included only if it occurs once, is short and is
+/// ASCII.
 fn headers(names: &[String], found: &HeaderMap) -> BTreeMap<String, String> {
     let one = |name: &String| {
         let mut values = found.get_all(name.as_str()).into_iter();
@@ -192,12 +193,12 @@ fn headers(names: &[String], found: &HeaderMap) -> BTreeMap<String, String> {
     names.iter().filter_map(one).collect()
 }
 
-/// What a question comes to that a source is not asked.
+/// The answer for a query that the adapter cannot ask.
 fn not_asked(unasked: &Unasked) -> LiveAnswer {
     let cause = unasked.to_string();
     let reply = match unasked {
         Unasked::Elsewhere { .. } => Reply::NoRecord,
-        // the others do not decide without it, be it that it cannot say what was
+        // the other sources do not decide without this one, even if its adapter cannot ask the question
         Unasked::Past | Unasked::Open { .. } | Unasked::Value { .. } | Unasked::TooLong { .. } => {
             Reply::Failed { failure: verification::Failure::Rejected, cause }
         }
@@ -205,12 +206,12 @@ fn not_asked(unasked: &Unasked) -> LiveAnswer {
     LiveAnswer::bare(reply, Outcome::Neutral)
 }
 
-/// Something is wrong here, which says nothing of the source.
+/// A fault of the daemon, which has no effect on the source's health.
 fn on_this_side(cause: String) -> LiveAnswer {
     LiveAnswer::bare(Reply::Failed { failure: verification::Failure::Internal, cause }, Outcome::Neutral)
 }
 
-/// What a call comes to that ended in `error`.
+/// The answer for a call that ended in `error`.
 fn without_answer(ask: &LiveAsk, error: &WebError, began: Instant) -> LiveAnswer {
     let failed = |failure| {
         let cause = error.to_string();
@@ -223,19 +224,21 @@ fn without_answer(ask: &LiveAsk, error: &WebError, began: Instant) -> LiveAnswer
             Kind::Status(408 | 429 | 500..) | Kind::Connect | Kind::Timeout | Kind::Broken => {
                 failed(verification::Failure::Unavailable)
             }
-            // the question was wrong, which says nothing of the source
+            // the request was wrong, which is no fault of the source
             Kind::Status(400 | 413 | 422) => {
                 LiveAnswer { outcome: Outcome::Neutral, ..failed(verification::Failure::Rejected) }
             }
             Kind::Status(_) => failed(verification::Failure::Rejected),
-            Kind::TooLarge => {
-                LiveAnswer::refused(Refusal::Schema, format!("it has more than {ANSWER_MAX_BYTES} bytes"))
-            }
+            Kind::TooLarge => LiveAnswer::refused(
+                Refusal::Schema,
+                format!("the answer has more than {ANSWER_MAX_BYTES} bytes"),
+            ),
             Kind::Unreadable => failed(verification::Failure::Unavailable),
         },
-        WebError::Coded { .. } => {
-            LiveAnswer::refused(Refusal::Schema, "it is in a coding that was not asked for".to_owned())
-        }
+        WebError::Coded { .. } => LiveAnswer::refused(
+            Refusal::Schema,
+            "the answer has an unsupported content or transfer coding".to_owned(),
+        ),
         WebError::Endless { .. } => LiveAnswer::refused(Refusal::Schema, error.to_string()),
         WebError::Leaves { .. } | WebError::Redirect { .. } => {
             LiveAnswer::refused(Refusal::Identity, error.to_string())
@@ -251,11 +254,12 @@ fn without_answer(ask: &LiveAsk, error: &WebError, began: Instant) -> LiveAnswer
     }
 }
 
-/// The source says that it knows nothing of the thing. Of one that signs anybody on the way could say so.
+/// The source has no record of the subject. If the source signs its answers, a status 404 is rejected, because it has no
+/// signature and could be forged in transit.
 fn no_record(ask: &LiveAsk, began: Instant) -> LiveAnswer {
     if ask.adapter.signature().is_none() {
         return LiveAnswer::bare(Reply::NoRecord, Outcome::Success { latency_ms: Some(latency_ms(began)) });
     }
-    let cause = "it says without a signature that it has no record".to_owned();
+    let cause = "the source reported without a signature that it has no record".to_owned();
     LiveAnswer { outcome: Outcome::Neutral, ..LiveAnswer::refused(Refusal::Signature, cause) }
 }

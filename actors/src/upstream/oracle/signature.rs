@@ -1,5 +1,5 @@
-//! Signatures of answers (RFC 8032, RFC 7515, RFC 8037). What an answer says of its key and its algorithm is held against the
-//! keys of its source, each of which is for one algorithm, and chooses nothing beside.
+//! Signatures of answers (RFC 8032, RFC 7515, RFC 8037). The key id and the algorithm in an answer are checked against the
+//! keys registered for the source, each of which is for one algorithm. An answer cannot choose any other key or algorithm.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -11,21 +11,21 @@ use ring::signature::{
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What a signature that holds covers, and whose it is.
+/// The content that a valid signature covers, and its signer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Signed<'b> {
-    /// What was signed.
+    /// The signed bytes.
     pub(super) document: Cow<'b, [u8]>,
-    /// By which key.
+    /// Id of the key that signed.
     pub(super) kid: String,
-    /// By which algorithm.
+    /// Algorithm of the signature.
     pub(super) algorithm: Algorithm,
 }
 
-/// What of `body`, which came with these `headers`, is signed as `policy` has it by one of `keys`.
+/// Verifies the signature of `body` under `policy` against `keys`, and returns the signed content.
 ///
 /// # Errors
-/// Why the signature does not hold, in words that quote nothing.
+/// Why the signature is invalid, without any quote from the answer.
 pub(super) fn verify<'b>(
     policy: &SignaturePolicy,
     keys: &[PublicKey],
@@ -35,29 +35,28 @@ pub(super) fn verify<'b>(
     let header = |name: &str, missing| headers.get(&name.to_ascii_lowercase()).ok_or(missing);
     match policy {
         SignaturePolicy::Ed25519 { header: name, key_id_header, .. } => {
-            let signature = header(name, "there is no signature, or more than one")?;
-            let signature =
-                STANDARD.decode(signature).map_err(|_| "the signature is not written in base64")?;
+            let signature = header(name, "the answer has no signature, or more than one")?;
+            let signature = STANDARD.decode(signature).map_err(|_| "the signature is not in base64")?;
             let kid = match key_id_header {
-                Some(name) => Some(header(name, "nothing names the key, or more than one does")?.as_str()),
+                Some(name) => Some(header(name, "the answer has no key id, or more than one")?.as_str()),
                 None => None,
             };
             let key = signer(keys, kid, Algorithm::EdDSA, body, &signature)?;
             Ok(Signed { document: body.into(), kid: key.kid.clone(), algorithm: Algorithm::EdDSA })
         }
         SignaturePolicy::Jws { header: Some(name), .. } => {
-            let token = header(name, "there is no signature, or more than one")?;
+            let token = header(name, "the answer has no signature, or more than one")?;
             let [protected, "", signature] = parts(token)? else {
-                return Err("the signature in the header is not detached: what is signed stands in it");
+                return Err("the signature in the header is not detached: it contains a payload");
             };
             let (kid, algorithm) = jws(keys, protected, &URL_SAFE_NO_PAD.encode(body), signature)?;
             Ok(Signed { document: body.into(), kid, algorithm })
         }
         SignaturePolicy::Jws { header: None, .. } => {
-            let token = str::from_utf8(body).map_err(|_| "the body is no signature in compact form")?;
+            let token = str::from_utf8(body).map_err(|_| "the body is not a signature in compact form")?;
             let [protected, payload, signature] = parts(token.trim_ascii())?;
             let document =
-                URL_SAFE_NO_PAD.decode(payload).map_err(|_| "what is signed is not written in base64url")?;
+                URL_SAFE_NO_PAD.decode(payload).map_err(|_| "the signed payload is not in base64url")?;
             let (kid, algorithm) = jws(keys, protected, payload, signature)?;
             Ok(Signed { document: document.into(), kid, algorithm })
         }
@@ -69,11 +68,11 @@ fn parts(token: &str) -> Result<[&str; 3], &'static str> {
     let mut parts = token.split('.');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(protected), Some(payload), Some(signature), None) => Ok([protected, payload, signature]),
-        _ => Err("it is no signature in compact form: that has three parts"),
+        _ => Err("the signature is not in compact form (three parts, separated by dots)"),
     }
 }
 
-/// By which key, and by which algorithm, these parts of a JSON Web Signature are signed.
+/// Verifies a JSON Web Signature, and returns the key id and the algorithm.
 fn jws(
     keys: &[PublicKey],
     protected: &str,
@@ -81,31 +80,30 @@ fn jws(
     signature: &str,
 ) -> Result<(String, Algorithm), &'static str> {
     let signature_bytes =
-        URL_SAFE_NO_PAD.decode(signature).map_err(|_| "the signature is not written in base64url")?;
-    let header = URL_SAFE_NO_PAD
-        .decode(protected)
-        .map_err(|_| "the signature's header is not written in base64url")?;
-    let header = Raw::parse_object(&header).map_err(|_| "the signature's header is no JSON object")?;
+        URL_SAFE_NO_PAD.decode(signature).map_err(|_| "the signature is not in base64url")?;
+    let header =
+        URL_SAFE_NO_PAD.decode(protected).map_err(|_| "the signature's header is not in base64url")?;
+    let header = Raw::parse_object(&header).map_err(|_| "the signature's header is not a JSON object")?;
     if header.get("crit").is_some() || header.get("b64").is_some() {
-        return Err("the signature has extensions (`crit`, `b64`); none is taken");
+        return Err("the signature has extensions (`crit` or `b64`), which are not supported");
     }
     let algorithm = match header.get("alg") {
         Some(Raw::Text(alg)) if alg == "EdDSA" => Algorithm::EdDSA,
         Some(Raw::Text(alg)) if alg == "ES256" => Algorithm::ES256,
         Some(Raw::Text(alg)) if alg == "RS256" => Algorithm::RS256,
-        _ => return Err("the signature's algorithm is not taken; allowed: EdDSA, ES256, RS256"),
+        _ => return Err("the signature's algorithm is not supported; allowed: EdDSA, ES256, RS256"),
     };
     let kid = match header.get("kid") {
         None => None,
         Some(Raw::Text(kid)) => Some(kid.as_str()),
-        Some(_) => return Err("the signature's `kid` is no text"),
+        Some(_) => return Err("the signature's `kid` is not a string"),
     };
     let signed = format!("{protected}.{payload}");
     let key = signer(keys, kid, algorithm, signed.as_bytes(), &signature_bytes)?;
     Ok((key.kid.clone(), algorithm))
 }
 
-/// The key by which `message` is signed: the one called `kid`, or any of the algorithm where none is named.
+/// Finds the key that signed `message`: the key `kid`, or any key of the algorithm if `kid` is `None`.
 fn signer<'k>(
     keys: &'k [PublicKey],
     kid: Option<&str>,
@@ -115,13 +113,13 @@ fn signer<'k>(
 ) -> Result<&'k PublicKey, &'static str> {
     let named: Vec<_> = keys.iter().filter(|key| kid.is_none_or(|kid| key.kid == kid)).collect();
     if named.is_empty() {
-        return Err("it is signed by a key that is none of the source's");
+        return Err("the signing key is not registered for the source");
     }
     let mut fit = named.into_iter().filter(|key| key.algorithm() == algorithm).peekable();
     if fit.peek().is_none() {
-        return Err("it is signed by another algorithm than its key is for");
+        return Err("the signature's algorithm differs from the algorithm of its key");
     }
-    fit.find(|key| holds(key, message, signature)).ok_or("the signature does not hold")
+    fit.find(|key| holds(key, message, signature)).ok_or("the signature is invalid")
 }
 
 fn holds(key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {

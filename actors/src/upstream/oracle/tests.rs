@@ -1,4 +1,4 @@
-//! Live sources over real connections: what is believed of what they answer, and what is not.
+//! Live sources over real connections: which answers are accepted, and which are rejected.
 
 mod asking;
 mod signatures;
@@ -48,7 +48,7 @@ fn adapter(endpoint: &str, changes: &Json) -> Arc<Ready> {
     Arc::new(made(endpoint, changes).expect("it can be used"))
 }
 
-/// The same, or what is wrong with it.
+/// Like [`adapter`], but returns the validation error.
 fn made(endpoint: &str, changes: &Json) -> Result<Ready, BadAdapter> {
     let mapping = |name: &str| json!({ "source_field": name, "target_axis": name, "cardinality": "one_to_one", "required": true });
     let mut document = json!({
@@ -96,7 +96,7 @@ fn endpoint(server: &Server) -> String {
     server.url("127.0.0.1", "/rates/{area}")
 }
 
-/// What a source with these `changes` to its adapter comes to that answers by `scripts`, and how often it was asked.
+/// The answer of a source with these adapter `changes` whose server follows `scripts`, and the number of requests.
 async fn asked(scripts: Vec<Vec<Do>>, changes: Json) -> (LiveAnswer, usize) {
     let server = Server::start("127.0.0.1", scripts).await;
     let answer = oracles().ask(ask_by(adapter(&endpoint(&server), &changes))).await;
@@ -107,7 +107,7 @@ fn body(rate: &str) -> String {
     format!(r#"{{"data":{{"area":"AB","rate":{rate}}},"issued":"2026-11-20T11:59:00Z"}}"#)
 }
 
-/// The candidate that was answered.
+/// The candidate in a successful answer.
 fn said(answer: LiveAnswer) -> Candidate {
     assert!(matches!(answer.outcome, Outcome::Success { latency_ms: Some(_) }), "{answer:?}");
     match answer.reply {
@@ -120,7 +120,8 @@ fn rate_of(candidate: &Candidate) -> String {
     candidate.values["rate"].value.to_string()
 }
 
-/// For what it was refused, which speaks against the source, and of which nothing is kept.
+/// Why the answer was refused. Checks that the refusal counts against the source (unless it is about identity) and caches
+/// nothing.
 fn refused(answer: LiveAnswer) -> (Refusal, String) {
     assert!(answer.keep.is_none(), "{answer:?}");
     match answer.reply {
@@ -136,14 +137,14 @@ fn refused(answer: LiveAnswer) -> (Refusal, String) {
     }
 }
 
-/// A key that signs, and as a document has it.
+/// A signing key, and its public key as in an adapter document.
 fn key(seed: u8, kid: &str) -> (Ed25519KeyPair, Json) {
     let pair = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("32 bytes");
     let x = URL_SAFE_NO_PAD.encode(pair.public_key());
     (pair, json!({ "kid": kid, "kty": "OKP", "crv": "Ed25519", "x": x }))
 }
 
-/// What an adapter has beside, whose source signs by this policy.
+/// The members that an adapter needs for a source that signs under this policy.
 fn signed_by(policy: Json) -> Json {
     json!({ "signature": policy, "issued_at": { "path": "issued" }, "max_issue_age_seconds": 300 })
 }

@@ -1,4 +1,4 @@
-//! What an answer that came comes to: a candidate with the record of its verification, or why it is not believed.
+//! Converts an answer to a candidate with its verification record, or to a refusal.
 
 use super::{LiveAnswer, LiveAsk};
 use jiff::Timestamp;
@@ -9,34 +9,34 @@ use oracled_domain::verification::record::SignatureInfo;
 use oracled_domain::verification::{Candidate, KeptAnswer, OracleVerificationRecord, Refusal, Reply};
 use std::collections::BTreeMap;
 
-/// Who verifies answers.
+/// The verifier in the verification records.
 const VERIFIER_ID: &str = concat!("oracled/", env!("CARGO_PKG_VERSION"));
 
-/// An answer of status 200 that came whole.
+/// A complete answer of status 200.
 #[derive(Debug)]
 pub(super) struct Came<'a> {
-    /// The URL that was asked.
+    /// The requested URL.
     pub(super) url: &'a str,
-    /// Its body.
+    /// The body.
     pub(super) body: &'a [u8],
-    /// Its headers, of those that the adapter reads.
+    /// The headers that the adapter reads.
     pub(super) headers: &'a BTreeMap<String, String>,
-    /// By which tag the source knows it.
+    /// The answer's `ETag`.
     pub(super) etag: Option<String>,
-    /// When it was asked for.
+    /// When the request was sent.
     pub(super) retrieved_at: Timestamp,
-    /// When it had come.
+    /// When the whole answer had arrived.
     pub(super) at: Timestamp,
 }
 
 impl LiveAnswer {
-    /// A reply that nothing is kept of.
+    /// A reply without an answer to cache.
     pub(super) const fn bare(reply: Reply, outcome: Outcome) -> Self {
         Self { reply, keep: None, outcome, warnings: Vec::new() }
     }
 
-    /// An answer that is not believed, which speaks against whoever gave it; but for one that is about something else: whoever
-    /// asks oddly gets that of a source that is well, and would open its circuit for everybody.
+    /// An answer that is not accepted. It counts against the source, except if it is about another subject: an odd query
+    /// can cause that at a healthy source, and would open the circuit for all callers.
     pub(super) fn refused(refusal: Refusal, cause: String) -> Self {
         let outcome = match refusal {
             Refusal::Identity => Outcome::Neutral,
@@ -47,7 +47,7 @@ impl LiveAnswer {
         Self::bare(Reply::Refused { refusal, cause }, outcome)
     }
 
-    /// What `came` comes to; the source has done what it was asked to in `latency_ms`.
+    /// Verifies and parses an answer. `latency_ms` is the duration of the call.
     pub(super) fn of(ask: &LiveAsk, asked: &Asked<'_>, came: Came<'_>, latency_ms: u64) -> Self {
         let signed = ask.adapter.signature().map(|(policy, keys)| {
             let signed = super::signature::verify(policy, keys, came.headers, came.body)?;
@@ -121,7 +121,7 @@ impl LiveAnswer {
         }
     }
 
-    /// What is `kept`, with this candidate, holds at `retrieved_at`, by the source's own word.
+    /// Returns the cached candidate with the time of `retrieved_at`, after the source confirmed it with status 304.
     pub(super) fn unchanged(
         ask: &LiveAsk,
         (kept, candidate): (&KeptAnswer, &Candidate),
@@ -145,7 +145,7 @@ impl LiveAnswer {
     }
 }
 
-/// How an answer from `url` was verified, in words.
+/// The verification method in the record, as text.
 fn method(url: &str, signature: Option<&SignaturePolicy>) -> String {
     let scheme = url.split(':').next().unwrap_or_default();
     match signature {

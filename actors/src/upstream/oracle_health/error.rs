@@ -1,17 +1,17 @@
-//! Why an oracle is not called, probed or steered.
+//! Why an oracle cannot be called, probed or controlled.
 
 use crate::audit::logger::CommitError;
 use crate::platform::door::NoAnswer;
 use oracled_domain::OracleId;
 use std::time::Duration;
 
-/// There is no oracle of this name.
+/// No oracle has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no oracle `{oracle_id}`; known: {}", names(.known))]
 pub struct UnknownOracle {
-    /// Which was named.
+    /// The requested name.
     pub oracle_id: OracleId,
-    /// Those there are.
+    /// The names of all oracles.
     pub known: Vec<OracleId>,
 }
 
@@ -20,46 +20,46 @@ fn names(known: &[OracleId]) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
-/// Why an oracle is not to be called.
+/// Why an oracle may not be called now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PermitError {
-    /// There is none of this name.
+    /// No oracle has this name.
     #[error(transparent)]
     Unknown(#[from] UnknownOracle),
     /// Its circuit is open.
     #[error("the circuit of the oracle `{oracle_id}` is open")]
     CircuitOpen {
-        /// Which oracle.
+        /// The oracle.
         oracle_id: OracleId,
-        /// When to try again, from now; nothing where that is up to an administrator.
+        /// Time until the next permitted call; `None` if an administrator must close the circuit.
         retry_after: Option<Duration>,
     },
-    /// The oracle asked for a wait that is not over.
-    #[error("the oracle `{oracle_id}` asked not to be called for {} s", .retry_after.as_secs_f64().ceil())]
+    /// The oracle requested a wait that is not over.
+    #[error("the quota of the oracle `{oracle_id}` is used up; calls are allowed again in {} s", .retry_after.as_secs_f64().ceil())]
     QuotaWait {
-        /// Which oracle.
+        /// The oracle.
         oracle_id: OracleId,
-        /// When to try again, from now.
+        /// Time until calls are permitted again.
         retry_after: Duration,
     },
 }
 
-/// Why an administrator did not get what was asked for. Nothing has changed, but for `NoAnswer`.
+/// Why an administrator's action failed. Nothing has changed, except possibly after `NoAnswer`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SteerError {
-    /// There is no such oracle.
+    /// No oracle has this name.
     #[error(transparent)]
     Unknown(#[from] UnknownOracle),
-    /// It cannot be probed.
+    /// The oracle has no probe.
     #[error("the oracle `{0}` has no probe")]
     NoProbe(OracleId),
-    /// One probe at a time.
+    /// Another probe of the oracle is running.
     #[error("the oracle `{0}` is being probed already")]
     Probing(OracleId),
-    /// The entry could not be committed.
+    /// The log entry could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The actor failed in between; the log says what was to be done.
+    /// The actor failed in between. The log contains the intended action.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
 }

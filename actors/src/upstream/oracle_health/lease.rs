@@ -1,11 +1,11 @@
-//! The leave to make one call, which is handed back with what came of it.
+//! The permit for one call, through which the outcome of the call is reported.
 
 use super::{OracleHealth, Report};
 use actix::Addr;
 use oracled_domain::OracleId;
 use oracled_domain::verdict::health::{self, Outcome};
 
-/// The leave to make one call. Dropped without a report it says that nothing was learned.
+/// The permit for one call. Dropping it without a report counts as a neutral outcome.
 #[derive(Debug)]
 #[must_use = "a lease is for one call, and its outcome is to be reported"]
 pub struct Lease {
@@ -26,14 +26,14 @@ impl Lease {
         Self { oracle_id, permit, outcome: Outcome::Neutral, trial, oracle_health }
     }
 
-    /// Whether the call is the one that decides a half-open circuit. Who cannot afford a call that fails may probe the
-    /// oracle instead, and report that.
+    /// Whether the call is the trial call of a half-open circuit. A caller that cannot afford a failed call may probe the
+    /// oracle instead, and report that outcome.
     #[must_use]
     pub const fn is_trial(&self) -> bool {
         self.trial
     }
 
-    /// Says how the call ended.
+    /// Reports the outcome of the call.
     pub fn report(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
@@ -43,7 +43,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let (oracle_id, permit) = (self.oracle_id.clone(), self.permit);
         let outcome = std::mem::replace(&mut self.outcome, Outcome::Neutral);
-        // one for each call that was let through; the rare one that a panic costs is made up for by the lease's end
+        // one message per permitted call; if a panic loses it, the expiry of the permit makes up for it
         self.oracle_health.do_send(Report { oracle_id, permit, outcome });
     }
 }

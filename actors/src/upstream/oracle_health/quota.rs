@@ -1,17 +1,17 @@
-//! The wait that an oracle asks for when a quota is used up.
+//! The wait that an oracle requests when a quota is used up.
 
 use super::OracleHealth;
 use actix::{Context, Handler, Message};
 use oracled_domain::OracleId;
 use std::time::Duration;
 
-/// Holds back every call of an oracle that asked for a wait.
+/// Blocks all calls of an oracle that requested a wait.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct QuotaWait {
     /// The oracle.
     pub oracle_id: OracleId,
-    /// How long it must not be called.
+    /// How long no call is permitted.
     pub wait: Duration,
 }
 
@@ -23,6 +23,6 @@ impl Handler<QuotaWait> for OracleHealth {
         // a call has a lease, and a lease names an oracle that exists
         let Ok(watched) = self.at(&oracle_id, now) else { return };
         watched.health.note_quota_wait(now, wait);
-        tracing::warn!(%oracle_id, wait_s = wait.as_secs(), "oracle asked for a wait");
+        tracing::warn!(%oracle_id, wait_s = wait.as_secs(), "oracle requested a wait");
     }
 }

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const PEER: Peer = Peer { uid: 1, gid: 2, pid: Some(3) };
 const SUCCESS: Outcome = Outcome::Success { latency_ms: Some(7) };
 
-/// A probe that does what a test says, and counts.
+/// A probe with a scripted outcome that counts its calls.
 #[derive(Debug, Default)]
 struct MadeUp {
     fails: AtomicBool,
-    /// Answers, and not to the question.
+    /// Returns a neutral outcome.
     shrugs: AtomicBool,
     hangs: AtomicBool,
     panics: AtomicBool,
@@ -27,7 +27,7 @@ impl Probe for MadeUp {
         Box::pin(async {
             self.begun.fetch_add(1, Ordering::Relaxed);
             assert_eq!(self.at_once.fetch_add(1, Ordering::Relaxed), 0, "never two at a time");
-            assert!(!self.panics.load(Ordering::Relaxed), "it was told to");
+            assert!(!self.panics.load(Ordering::Relaxed), "scripted panic");
             while self.hangs.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
             }
@@ -91,7 +91,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     panic!("never: {what}");
 }
 
-/// The log's entries, once there are so many.
+/// The log entries, once there are at least `count`.
 async fn entries(store: &Store, count: usize) -> Vec<Value> {
     eventually("the entries are there", async || logged(store).len() >= count).await;
     let lines = store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read");
@@ -146,7 +146,7 @@ fn circuit_opens_on_failures_closes_on_successes_and_logs_each_change() {
 }
 
 #[test]
-fn a_half_open_circuit_lets_one_of_many_callers_through() {
+fn half_open_circuit_permits_one_call_at_a_time() {
     let hand = Hand::new();
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         assert!(!world.permit().await.expect("it is closed").is_trial());
@@ -164,21 +164,21 @@ fn a_half_open_circuit_lets_one_of_many_callers_through() {
 }
 
 #[test]
-fn a_lease_whose_asker_has_gone_makes_way_for_the_next() {
+fn unclaimed_lease_is_released_when_its_caller_is_gone() {
     let hand = Hand::new();
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         world.open_circuit().await;
         hand.turn(30);
         let asked = world.system.oracle_health.addr().send(Permit(id("model")));
         world.permit().await.expect_err("it was let through");
-        // the lease lies where nobody fetches it
+        // dropping the request drops the lease that was not received
         drop(asked);
         world.permit().await.expect("it is let through").report(SUCCESS);
     });
 }
 
 #[test]
-fn an_oracle_that_there_is_not_is_refused_with_those_there_are() {
+fn unknown_oracle_is_rejected_with_the_known_names() {
     with_world(|world| async move {
         let refused = world.permit().await.expect_err("there is none");
         assert_eq!(refused.to_string(), "there is no oracle `model`; known: none");
@@ -199,7 +199,7 @@ fn an_oracle_that_there_is_not_is_refused_with_those_there_are() {
 }
 
 #[test]
-fn entries_stand_in_the_order_of_the_changes() {
+fn log_entries_are_in_the_order_of_the_changes() {
     let one = NonZeroU32::MIN;
     let config = HealthConfig {
         failure_threshold: one,
@@ -234,7 +234,7 @@ fn failing_oracle_is_not_probed_while_its_circuit_is_open() {
             eventually("the next probe", failed).await;
         }
         assert_eq!((begun(), world.status().await.status), (4, Status::CircuitOpen));
-        // the interval has passed with the clock jumped back, too
+        // the clock jumps back: no probe may start
         hand.turn(-1000);
         tokio::time::sleep(2 * TICK).await;
         assert_eq!(begun(), 4);
@@ -249,7 +249,7 @@ fn failing_oracle_is_not_probed_while_its_circuit_is_open() {
 }
 
 #[test]
-fn a_probe_that_hangs_holds_nothing_up_and_has_failed_after_five_seconds() {
+fn hanging_probe_blocks_no_calls_and_fails_after_five_seconds() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
     probe.hangs.store(true, Ordering::Relaxed);
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
@@ -268,7 +268,7 @@ fn a_probe_that_hangs_holds_nothing_up_and_has_failed_after_five_seconds() {
 }
 
 #[test]
-fn a_probe_that_panics_is_forgotten() {
+fn panicking_probe_does_not_block_later_probes() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
     probe.panics.store(true, Ordering::Relaxed);
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
@@ -281,7 +281,7 @@ fn a_probe_that_panics_is_forgotten() {
 }
 
 #[test]
-fn an_administrator_opens_and_closes_a_circuit_and_the_log_says_who() {
+fn opening_and_closing_a_circuit_logs_the_administrator() {
     let hand = Hand::new();
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         for _ in 0..2 {
@@ -338,7 +338,7 @@ fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
 }
 
 #[test]
-fn nothing_is_steered_where_the_log_does_not_take_the_entry() {
+fn steering_fails_without_effect_if_it_cannot_be_logged() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         eventually("the first probe", async || world.status().await.last_success_at.is_some()).await;
@@ -352,22 +352,25 @@ fn nothing_is_steered_where_the_log_does_not_take_the_entry() {
             assert_eq!(world.status().await, before, "{action:?}");
         }
         assert_eq!(probe.begun.load(Ordering::Relaxed), 1);
-        let lines = || world.fallback_lines.lock().expect("nobody panicked").clone();
+        let lines = || world.fallback_lines.lock().expect("unpoisoned lock").clone();
         let ordered = lines();
         assert!(
             ordered.len() == 1 && ordered[0].contains("probe_oracle"),
             "what did not happen: {ordered:?}"
         );
-        // what has happened is told all the same
+        // a change that has already happened is reported in any case
         hand.turn(30);
         world.call(failure()).await;
-        eventually("it is told", async || lines().iter().any(|line| line.contains("let through"))).await;
+        eventually("the log entry is written", async || {
+            lines().iter().any(|line| line.contains("let through"))
+        })
+        .await;
         world.mend_store();
     });
 }
 
 #[test]
-fn what_is_known_of_the_oracles_survives_a_panic_and_probes_go_on() {
+fn oracle_health_and_probes_survive_a_panic() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         eventually("the first probe", async || world.status().await.last_success_at.is_some()).await;

@@ -1,5 +1,5 @@
-//! Which addresses are pulled from: public ones, and those of one's own network that the configuration allows. A source's
-//! endpoint, or whoever it redirects to, must not make the daemon ask what only the daemon can reach.
+//! The addresses that requests may reach: public ones, and those in local networks that the configuration allows. The
+//! endpoint of a source, or a redirect, must not make the daemon send requests to systems that only the daemon can reach.
 
 use super::error::{BadAddress, URL_MAX_BYTES};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::lookup_host;
 
-/// A URL is shown in errors up to so many characters.
+/// A URL in an error message is cut to this many characters.
 const SHOWN_MAX_CHARS: usize = 200;
 
 const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Ipv4Net {
@@ -20,7 +20,7 @@ const fn v6(first: u16, second: u16, prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix)
 }
 
-/// What is not public of IPv4 (IANA's registry of special addresses).
+/// The IPv4 networks that are not public (IANA IPv4 Special-Purpose Address Registry).
 const SPECIAL_V4: [(Ipv4Net, &str); 15] = [
     (v4(0, 0, 0, 0, 8), "unspecified"),
     (v4(10, 0, 0, 0, 8), "private"),
@@ -39,7 +39,7 @@ const SPECIAL_V4: [(Ipv4Net, &str); 15] = [
     (v4(240, 0, 0, 0, 4), "reserved"),
 ];
 
-/// What is not public of IPv6; whatever is not of `2000::/3` is not either.
+/// The IPv6 networks that are not public, by kind. All other addresses outside `2000::/3` are not public either.
 const SPECIAL_V6: [(Ipv6Net, &str); 8] = [
     (v6(0xfc00, 0, 7), "unique-local"),
     (v6(0xfe80, 0, 10), "link-local"),
@@ -51,10 +51,10 @@ const SPECIAL_V6: [(Ipv6Net, &str); 8] = [
     (v6(0x3fff, 0, 20), "documentation"),
 ];
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
-/// Behind it stand addresses of IPv4, for networks that have only IPv6.
+/// The NAT64 prefix: its addresses contain IPv4 addresses, for networks with only IPv6.
 const NAT64: Ipv6Net = v6(0x64, 0xff9b, 96);
 
-/// What `ip` is, where it is not public.
+/// The kind of `ip` if it is not public.
 fn special(ip: IpAddr) -> Option<&'static str> {
     match ip {
         IpAddr::V4(ip) => SPECIAL_V4.iter().find(|(net, _)| net.contains(&ip)).map(|(_, kind)| *kind),
@@ -71,19 +71,20 @@ fn special(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Which addresses are reached. As a resolver it leaves out the others, so that what is connected to is what was checked.
+/// The addresses that may be reached. As a DNS resolver it leaves out all others, so that a connection uses only checked
+/// addresses.
 #[derive(Debug, Clone)]
 pub(super) struct Reach {
     allowed: Arc<[IpNet]>,
 }
 
 impl Reach {
-    /// Public addresses, and those in `allowed`.
+    /// Allows public addresses, and those in `allowed`.
     pub(super) fn new(allowed: &[IpNet]) -> Self {
         Self { allowed: allowed.into() }
     }
 
-    /// The URL that `text` is, if it may be pulled from as far as it says itself.
+    /// Parses `text` and checks the URL, without resolving its host name.
     pub(super) fn endpoint(&self, text: &str) -> Result<Url, BadAddress> {
         if text.len() > URL_MAX_BYTES {
             return Err(BadAddress::TooLong { size_bytes: text.len() });
@@ -97,7 +98,8 @@ impl Reach {
         Ok(url)
     }
 
-    /// Where `location`, as it stands in an answer from `from`, leads. A fragment, which is for readers, is left out.
+    /// Resolves `location` from an answer of `from`, and checks the target. A fragment is removed, because it is never
+    /// sent.
     pub(super) fn redirect(&self, from: &Url, location: &str) -> Result<Url, BadAddress> {
         if location.len() > URL_MAX_BYTES {
             return Err(BadAddress::TooLong { size_bytes: location.len() });
@@ -125,7 +127,7 @@ impl Reach {
         }
     }
 
-    /// Those of the addresses that `host` has that may be reached: there is one, unless it has none at all.
+    /// Returns the addresses of `host` that may be reached. The result is empty only if `addresses` is.
     fn admit(
         &self,
         host: &str,
@@ -133,7 +135,7 @@ impl Reach {
     ) -> Result<Vec<SocketAddr>, BadAddress> {
         let (mut admitted, mut refused) = (Vec::new(), None);
         for address in addresses {
-            // an address of IPv4 within IPv6 reaches the same as without
+            // an IPv4-mapped IPv6 address reaches the same host as the IPv4 address
             let ip = address.ip().to_canonical();
             match special(ip) {
                 Some(kind) if !self.is_allowed(ip) => {
@@ -149,8 +151,8 @@ impl Reach {
         self.allowed.iter().any(|net| net.contains(&ip))
     }
 
-    /// Whether nobody on the way can read what is sent to `url`, or change what it answers: by https, or at an address that stands in it and is
-    /// allowed.
+    /// Whether a request to `url` and its answer cannot be read or altered in transit: the URL is https, or has an allowed
+    /// numeric address.
     pub(super) fn is_confidential(&self, url: &Url) -> bool {
         url.scheme() == "https" || literal(url).is_some_and(|ip| self.is_allowed(ip.to_canonical()))
     }
@@ -166,17 +168,18 @@ impl Resolve for Reach {
     }
 }
 
-/// The address that stands in `url` in place of a name. Its reader has made an address of whatever is one to any.
+/// The numeric address in `url`, if it has one in place of a host name. The URL parser has already normalized all notations
+/// of an address.
 fn literal(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// `url` as it may be shown: without its query, in which there may be a signature.
+/// `url` for display: without its query, which can contain a signature.
 pub(crate) fn shown(url: &Url) -> String {
     cut(&format!("{}{}", url.origin().ascii_serialization(), url.path()))
 }
 
-/// The ends of names that a query's secrets have, without their separators and in lower case.
+/// Name suffixes of query parameters that contain secrets, without separators and in lower case.
 const KEY_NAMES: [&str; 13] = [
     "key",
     "token",
@@ -193,7 +196,7 @@ const KEY_NAMES: [&str; 13] = [
     "jwt",
 ];
 
-/// `url` as it is kept and told of, without the parameters of its query that look like keys.
+/// `url` for storage and logs: without the query parameters that look like keys.
 #[must_use]
 pub fn without_keys(url: &str) -> String {
     let is_key = |name: &str| {
@@ -214,7 +217,7 @@ pub fn without_keys(url: &str) -> String {
     parsed.into()
 }
 
-/// Whether the query of `url` has parameters that look like keys.
+/// Whether `url` has query parameters that look like keys.
 pub(super) fn has_keys(url: &str) -> bool {
     without_keys(url) != url
 }
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_look_like_keys_are_cut_out_of_a_url() {
+    fn without_keys_removes_parameters_that_look_like_keys() {
         for (url, kept) in [
             ("https://a.org/x?country=MDA", "https://a.org/x?country=MDA"),
             ("https://a.org/x?api_key=s3cret&country=MDA&y=1+2", "https://a.org/x?country=MDA&y=1+2"),
@@ -325,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_known_however_it_is_written() {
+    fn loopback_address_is_refused_in_any_notation() {
         for text in
             ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.1.", "%31%32%37.0.0.1", "①②⑦.0.0.1"]
         {
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_configuration_allows_is_reached_and_nothing_beside() {
+    fn only_configured_local_addresses_are_reached() {
         let some = reach(&["127.0.0.1/32", "fd00::/8"]);
         for good in ["http://127.0.0.1:1/", "http://[::ffff:127.0.0.1]/", "http://[fd00::1]/"] {
             some.endpoint(good).expect("it is allowed");
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_reached_at_those_of_its_addresses_that_may_be() {
+    fn host_name_is_reached_only_at_its_allowed_addresses() {
         let at = |text: &str| SocketAddr::new(text.parse().expect("an address"), 0);
         let all = [at("10.0.0.1"), at("1.1.1.1"), at("::1")];
         assert_eq!(reach(&[]).admit("a.example", all), Ok(vec![at("1.1.1.1")]));
@@ -356,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_http_or_https_and_holds_no_login_and_no_fragment() {
+    fn endpoint_requires_http_without_login_or_fragment() {
         for (text, said) in [
             ("", "is not a URL"),
             ("/data.json", "is not a URL"),
@@ -372,13 +375,13 @@ mod tests {
             assert!(error.contains(said) && !error.contains("s3cret"), "{text}: {error}");
         }
         let long = format!("https://example.org/{}", "x".repeat(URL_MAX_BYTES));
-        assert_eq!(refused(&long), "a URL of 8212 bytes; allowed: 8192");
+        assert_eq!(refused(&long), "the URL has 8212 bytes; allowed: 8192");
         assert!(refused(&format!("x{}", "é".repeat(4000))).len() < 500);
         reach(&[]).endpoint("https://example.org:8443/a?b=c").expect("any port will do");
     }
 
     #[test]
-    fn a_redirect_may_be_relative_and_never_leads_from_https_to_http() {
+    fn redirect_may_be_relative_but_not_from_https_to_http() {
         let from = Url::parse("https://example.org/a/b?c").expect("a URL");
         for (location, to) in [
             ("d", "https://example.org/a/d"),
@@ -390,7 +393,7 @@ mod tests {
             assert_eq!(url.as_str(), to);
         }
         for (location, said) in [
-            ("http://example.org/", "`http://example.org/` is not https, as what leads there is"),
+            ("http://example.org/", "`http://example.org/` is not https, but is the target"),
             ("//127.0.0.1/", "127.0.0.1 (loopback)"),
             ("//u:p@example.org/", "has a user or a password"),
             ("file:///etc/passwd", "the scheme `file`"),
@@ -402,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_go_by_https_or_to_an_allowed_address() {
+    fn only_https_and_allowed_addresses_are_confidential() {
         let some = reach(&["127.0.0.1/32"]);
         for (url, confidential) in [
             ("https://example.org/", true),

@@ -1,4 +1,4 @@
-//! How the daemon shows who it is. Credentials are the configuration's, never a document's.
+//! Credentials for outbound requests. They come from the configuration, never from a document.
 
 use super::Web;
 use super::address::origin_of;
@@ -13,18 +13,19 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-/// So much of an answer with a token is read, in bytes.
+/// Limit for the body of a token response, in bytes.
 const TOKEN_ANSWER_MAX_BYTES: usize = 64 << 10;
-/// A token is used no longer than until so long before it expires.
+/// A token is not used within this time before it expires.
 const TOKEN_MARGIN: SignedDuration = SignedDuration::from_secs(30);
-/// So long one is used that does not say, and so long at the most.
+/// Lifetime of a token whose response has no `expires_in`.
 const TOKEN_LIFE: SignedDuration = SignedDuration::from_secs(300);
+/// Longest lifetime of a token; a longer `expires_in` is cut to this.
 const TOKEN_LIFE_MAX: SignedDuration = SignedDuration::from_hours(24);
 
-/// Why something is no credential.
+/// Why a credential cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCredential {
-    /// No header has such a name.
+    /// The header name is invalid.
     #[error("`header` is not the name of a header; allowed: letters, digits and `-`")]
     Header,
     /// The key or the token does not fit into a header.
@@ -35,28 +36,27 @@ pub enum BadCredential {
     Certificate(String),
 }
 
-/// What a pipeline proves with who it is.
+/// The credential of a pipeline or a live source.
 #[derive(Debug)]
 pub enum Credential {
-    /// A key in a header.
+    /// An API key in a header.
     ApiKey(Key),
-    /// A bearer's token.
+    /// A fixed bearer token.
     Token(Key),
-    /// What a bearer's token is asked for with.
+    /// A client id and secret to request bearer tokens with.
     Client(ClientCredentials),
-    /// A certificate.
+    /// A client certificate.
     Certificate(Identity),
 }
 
-/// What a bearer's token is asked for with (RFC 6749, 4.4), and the token while it lasts.
+/// The OAuth client credentials grant (RFC 6749, section 4.4), with the current token.
 #[derive(Debug)]
 pub struct ClientCredentials {
-    /// Where it is asked for.
+    /// The token endpoint.
     token_url: String,
-    /// Who asks.
     client_id: String,
     client_secret: SecretString,
-    /// For what; the server's choice where it is none.
+    /// The requested scope; `None` leaves it to the server.
     scope: Option<String>,
     token: Mutex<Option<Token>>,
 }
@@ -67,7 +67,7 @@ struct Token {
     until: Timestamp,
 }
 
-/// What is answered with a token (RFC 6749, 5.1).
+/// A token response (RFC 6749, section 5.1).
 #[derive(Deserialize)]
 struct TokenAnswer {
     access_token: String,
@@ -76,24 +76,24 @@ struct TokenAnswer {
 }
 
 impl Credential {
-    /// A key that stands alone in the header called `header`.
+    /// Creates an API key that is sent in the header `header`.
     ///
     /// # Errors
-    /// Where there is no such header, or it cannot hold the key.
+    /// If the header name is invalid, or the key does not fit into a header.
     pub fn api_key(header: &str, key: SecretString) -> Result<Self, BadCredential> {
         let name: HeaderName = header.parse().map_err(|_| BadCredential::Header)?;
         Ok(Self::ApiKey(Key::in_header(name, key)?))
     }
 
-    /// A bearer's token.
+    /// Creates a fixed bearer token.
     ///
     /// # Errors
-    /// Where no header can hold it.
+    /// If the token does not fit into a header.
     pub fn token(token: SecretString) -> Result<Self, BadCredential> {
         Ok(Self::Token(Key::bearer(token)?))
     }
 
-    /// A client that asks `token_url` for tokens.
+    /// Creates a client that requests bearer tokens from `token_url`.
     #[must_use]
     pub fn client(
         token_url: String,
@@ -110,20 +110,21 @@ impl Credential {
         })
     }
 
-    /// A certificate, with those between it and its authority behind it, and its key, each in PEM.
+    /// Creates a client certificate from PEM texts: the certificate, followed by its intermediate certificates, and the
+    /// key.
     ///
     /// # Errors
-    /// Where they cannot be read, or do not belong together.
+    /// If they cannot be parsed, or the key does not match the certificate.
     pub fn certificate(certificate: &str, key: &SecretString) -> Result<Self, BadCredential> {
         let bad = |error: reqwest::Error| BadCredential::Certificate(root_cause(&error));
         let pem = SecretString::from(format!("{certificate}\n{}", key.expose_secret()));
         let identity = Identity::from_pem(pem.expose_secret().as_bytes()).map_err(bad)?;
-        // only a client finds out whether they belong together
+        // only building a client checks that the key matches the certificate
         client(false).identity(identity.clone()).build().map_err(bad)?;
         Ok(Self::Certificate(identity))
     }
 
-    /// Whether it is what `authentication` asks for.
+    /// Whether the credential is of the kind that `authentication` requires.
     pub(super) const fn is_for(&self, authentication: Authentication) -> bool {
         match authentication {
             Authentication::ApiKey => matches!(self, Self::ApiKey(_)),
@@ -133,21 +134,21 @@ impl Credential {
         }
     }
 
-    /// The certificate, where it is one.
+    /// The client certificate, if the credential is one.
     pub(super) const fn identity(&self) -> Option<&Identity> {
         if let Self::Certificate(identity) = self { Some(identity) } else { None }
     }
 }
 
 impl ClientCredentials {
-    /// Where tokens are asked for.
+    /// The checked URL of the token endpoint.
     pub(super) fn token_url(&self, web: &Web) -> Result<Url, WebError> {
         let url = web.reach.endpoint(&self.token_url).map_err(WebError::TokenUrl)?;
         web.check_confidential(&url, origin)?;
         Ok(url)
     }
 
-    /// A token: the one there is while it lasts, unless it was refused, else a new one.
+    /// Returns the current token if it has not expired and was not `refused`, else requests a new one.
     pub(super) async fn token(&self, web: &Web, refused: bool) -> Result<Key, WebError> {
         let mut held = self.token.lock().await;
         let asked_at = web.clock.now();
@@ -156,9 +157,9 @@ impl ClientCredentials {
         }
         let answer = self.ask(web).await?;
         let life = answer.expires_in.map_or(TOKEN_LIFE, |s| SignedDuration::from_secs(s.into()));
-        let key =
-            Key::bearer(answer.access_token.into()).map_err(|_| self.unreadable("no header can hold it"))?;
-        // at the end of all timestamps every token has expired
+        let key = Key::bearer(answer.access_token.into())
+            .map_err(|_| self.unreadable("the token does not fit into a header"))?;
+        // near the maximum timestamp the sum overflows: the token then counts as expired
         let until = asked_at.checked_add(life.min(TOKEN_LIFE_MAX) - TOKEN_MARGIN).unwrap_or(asked_at);
         Ok(held.insert(Token { key, until }).key.clone())
     }
@@ -179,18 +180,18 @@ impl ClientCredentials {
         }
         let failed = |failure| WebError::Failed { url: origin(&url), failure };
         let body = tokio::time::timeout(web.idle, http::read(response, TOKEN_ANSWER_MAX_BYTES));
-        let late = |_| Failure::new(Kind::Timeout, "the token did not come".to_owned());
+        let late = |_| Failure::new(Kind::Timeout, "the token response is incomplete".to_owned());
         let body = body.await.map_err(late).flatten().map_err(failed)?;
         let answer: TokenAnswer =
-            serde_json::from_slice(&body).map_err(|_| self.unreadable("it is no answer with a token"))?;
+            serde_json::from_slice(&body).map_err(|_| self.unreadable("not a token response"))?;
         if answer.token_type.eq_ignore_ascii_case("bearer") {
             Ok(answer)
         } else {
-            Err(self.unreadable("it is no bearer's token"))
+            Err(self.unreadable("not a bearer token"))
         }
     }
 
-    /// A token that cannot be used; whatever was answered is not shown.
+    /// The error for an unusable token response. The response is not shown.
     fn unreadable(&self, why: &str) -> WebError {
         let failure = Failure::new(Kind::Unreadable, why.to_owned());
         let url = origin_of(&self.token_url).unwrap_or_else(|| "token_url".to_owned());
@@ -203,14 +204,14 @@ fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Pairs as a form has them.
+/// Encodes pairs as `application/x-www-form-urlencoded`.
 fn form_of(pairs: &[(&str, &str)]) -> String {
     let mut url = Url::parse("http://form").expect("it is a URL");
     url.query_pairs_mut().extend_pairs(pairs);
     url.query().unwrap_or_default().to_owned()
 }
 
-/// A client's id or secret as it goes into its authorization (RFC 6749, 2.3.1).
+/// Encodes a client id or secret for basic authentication (RFC 6749, section 2.3.1).
 fn encoded(text: &str) -> String {
     form_of(&[("", text)]).trim_start_matches('=').to_owned()
 }
@@ -220,13 +221,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_are_encoded_as_the_web_has_it() {
+    fn form_of_encodes_as_x_www_form_urlencoded() {
         assert_eq!(form_of(&[("a", "b c"), ("d", "é&=")]), "a=b+c&d=%C3%A9%26%3D");
         assert_eq!(encoded("a:b c=+é"), "a%3Ab+c%3D%2B%C3%A9");
         assert_eq!(encoded("=="), "%3D%3D");
     }
     #[test]
-    fn a_certificate_and_its_key_are_read_and_belong_together() {
+    fn certificate_requires_its_matching_key() {
         let certificate = include_str!("tests/client.crt");
         let key = |text: &str| SecretString::from(text);
         let good = Credential::certificate(certificate, &key(include_str!("tests/client.key")));

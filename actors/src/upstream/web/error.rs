@@ -1,4 +1,4 @@
-//! Why nobody was asked, or did not answer.
+//! Why a request was not sent, or has no usable answer.
 
 use super::REDIRECTS_MAX;
 use crate::upstream::Failure;
@@ -9,70 +9,70 @@ use std::net::IpAddr;
 /// The longest URL, in bytes.
 pub const URL_MAX_BYTES: usize = 8192;
 
-/// Why a URL is not asked.
+/// Why a URL is not requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
-    /// It is none.
+    /// The text is not a URL.
     #[error("the address is not a URL: {why}; allowed: http:// or https://, a host, a path")]
     NotUrl {
         /// The parser's error. The text itself is not shown, because it can contain a key.
         why: String,
     },
-    /// It is too long.
-    #[error("a URL of {size_bytes} bytes; allowed: {URL_MAX_BYTES}")]
+    /// The URL is too long.
+    #[error("the URL has {size_bytes} bytes; allowed: {URL_MAX_BYTES}")]
     TooLong {
-        /// Its length.
+        /// Length of the URL, in bytes.
         size_bytes: usize,
     },
-    /// It is not of the web.
-    #[error("a URL with the scheme `{scheme}`; allowed: http, https")]
+    /// The scheme is not http or https.
+    #[error("the URL has the scheme `{scheme}`; allowed: http, https")]
     Scheme {
-        /// Its scheme.
+        /// Scheme of the URL.
         scheme: String,
     },
-    /// Documents hold no secrets.
+    /// The URL contains a login, but documents must not contain secrets.
     #[error("the URL of `{url}` has a user or a password; allowed: the configuration's credentials")]
     Login {
         /// The origin of the URL.
         url: String,
     },
-    /// A fragment would never be sent.
-    #[error("the URL of `{url}` has a fragment (#); allowed: none, and %23 for the sign itself")]
+    /// The URL has a fragment, which would never be sent.
+    #[error("the URL of `{url}` has a fragment (#); allowed: no fragment, and %23 for a literal #")]
     Fragment {
         /// The origin of the URL.
         url: String,
     },
-    /// It leads into one's own network.
+    /// The host is in a private or special network.
     #[error(
         "`{host}` leads to {ip} ({kind}); allowed: public addresses, and those in `ingestion.allow_local`"
     )]
     NotPublic {
-        /// The name, or the address itself.
+        /// Host name, or the address itself.
         host: String,
-        /// The address.
+        /// Resolved address.
         ip: IpAddr,
-        /// What it is.
+        /// Kind of the address, for example `private`.
         kind: &'static str,
     },
-    /// What was protected would no longer be.
-    #[error("`{url}` is not https, as what leads there is; allowed: https")]
+    /// An https URL redirects to http, which would remove the encryption.
+    #[error("`{url}` is not https, but is the target of a redirect from https; allowed: https")]
     Downgrade {
-        /// The URL.
+        /// Target of the redirect.
         url: String,
     },
 }
 
-/// Who has a credential.
+/// The owner of a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
-    /// A pipeline, for what it pulls.
+    /// A pipeline that pulls its payloads.
     Pipeline(PipelineId),
-    /// A live source, for its answers.
+    /// A live source.
     Source(SourceId),
 }
 
 impl Holder {
-    /// Where the configuration has it.
+    /// The configuration table of the credential.
     fn configured(&self) -> String {
         match self {
             Self::Pipeline(id) => format!("ingestion.credentials.{id}"),
@@ -90,116 +90,116 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Why there is no answer, or none that is taken.
+/// Why a request has no usable answer.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
-    /// The endpoint is not asked.
+    /// The endpoint is not allowed.
     #[error("the endpoint is refused: {0}")]
     Endpoint(BadAddress),
-    /// The place of the tokens is not asked.
+    /// The `token_url` is not allowed.
     #[error("the `token_url` is refused: {0}")]
     TokenUrl(BadAddress),
-    /// A name leads to what is not asked.
+    /// The host name resolves only to addresses that are not allowed.
     #[error("`{url}` is refused: {why}")]
     Name {
-        /// Who was to be asked.
+        /// The requested URL.
         url: String,
-        /// Why not.
+        /// Why the address is not allowed.
         why: BadAddress,
     },
-    /// It redirects to what is not asked.
+    /// A redirect leads to an address that is not allowed.
     #[error("`{from}` redirects to a place that is refused: {to}")]
     Redirect {
-        /// Who redirects.
+        /// The redirecting URL.
         from: String,
-        /// Where to, and why not there.
+        /// Why the target is not allowed.
         to: BadAddress,
     },
-    /// It redirects to somebody else.
+    /// A redirect leads to another origin.
     #[error("`{from}` redirects to another origin, `{to}`; allowed: its own")]
     Leaves {
-        /// Who redirects.
+        /// The redirecting URL.
         from: String,
-        /// Where to.
+        /// The target.
         to: String,
     },
-    /// It redirects on and on.
+    /// There are too many redirects.
     #[error("`{last}` redirects once more; allowed: {REDIRECTS_MAX} redirects")]
     Redirects {
-        /// Who is the last to.
+        /// The last redirecting URL.
         last: String,
     },
-    /// Somebody authenticates by what the configuration does not have.
+    /// The document requires an authentication for which the configuration has no credential.
     #[error(
         "{holder} authenticates by {authentication}, and has no credential for that; set {keys} in `{}`",
         .holder.configured()
     )]
     NoCredential {
-        /// Whose.
+        /// The pipeline or source.
         holder: Holder,
-        /// By what.
+        /// The required authentication.
         authentication: &'static str,
-        /// What the configuration needs for it.
+        /// The configuration keys to set.
         keys: &'static str,
     },
-    /// The credential is for somebody else.
+    /// The credential is for another origin.
     #[error(
         "the credential of {holder} is for {origin}, and is not sent to `{url}`; allowed: an endpoint of that origin, or another \
          `origin` in `{}`",
         .holder.configured()
     )]
     OtherOrigin {
-        /// Whose.
+        /// The pipeline or source.
         holder: Holder,
-        /// Whom it is for.
+        /// The origin that the credential is for.
         origin: String,
-        /// Where it would go.
+        /// The URL that the request is for.
         url: String,
     },
-    /// The credential could be read on its way.
+    /// The credential could be read in transit.
     #[error("a credential is not sent to `{url}`; allowed: {allowed}")]
     Exposed {
-        /// Where it would go.
+        /// The URL that the request is for.
         url: String,
-        /// Where it may.
+        /// The allowed URLs.
         allowed: &'static str,
     },
-    /// What is answered could be changed on its way.
+    /// An unsigned answer could be altered in transit.
     #[error(
-        "anybody on the way could change what `{url}` answers; allowed: https, answers that are signed, or http to an address in \
-         figures that `ingestion.allow_local` names"
+        "the answer from `{url}` could be altered in transit; allowed: https, signed answers, or http to a numeric \
+         address in `ingestion.allow_local`"
     )]
     Alterable {
-        /// Who would answer.
+        /// The URL that the request is for.
         url: String,
     },
-    /// There can be no client: the system has no certificates, say.
-    #[error("the HTTP client cannot be made: {0}")]
+    /// The HTTP client cannot be created, for example because the system has no certificates.
+    #[error("could not create the HTTP client: {0}")]
     Client(String),
-    /// There is no answer, or none that is a payload.
+    /// The request failed, or its answer has an unexpected status.
     #[error("`{url}`: {failure}")]
     Failed {
-        /// Who was asked.
+        /// The requested URL.
         url: String,
-        /// What went wrong.
+        /// The failure.
         failure: Failure,
     },
-    /// The payload is in a coding that was not asked for.
-    #[error("`{url}` answers in the {header} `{coding}`; allowed: {allowed}")]
+    /// The payload has a coding that was not requested.
+    #[error("the answer from `{url}` has the {header} `{coding}`; allowed: {allowed}")]
     Coded {
-        /// Who answers.
+        /// The requested URL.
         url: String,
-        /// Which header says so.
+        /// The header that names the coding.
         header: &'static str,
-        /// What it says, cut.
+        /// The coding, cut.
         coding: String,
-        /// What it may say.
+        /// The allowed codings.
         allowed: &'static str,
     },
-    /// Nothing would show whether the payload is whole.
-    #[error("`{url}` does not say where its answer ends; allowed: a Content-Length, or chunks")]
+    /// The end of the payload is not marked, so a cut could not be detected.
+    #[error("the answer from `{url}` has no marked end; allowed: a Content-Length, or chunks")]
     Endless {
-        /// Who answers.
+        /// The requested URL.
         url: String,
     },
 }

@@ -1,5 +1,5 @@
-//! Whom a credential may be shown to. Whoever registers a pipeline names its endpoint, and must not have a secret of the
-//! configuration sent anywhere by that.
+//! The origin that a credential may be sent to. Anyone who registers a pipeline chooses its endpoint. A configured secret
+//! must not be sent to an arbitrary address that way.
 
 use super::credential::Credential;
 use reqwest::Url;
@@ -10,19 +10,19 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(String);
 
-/// A text is no origin. What it is is not shown: there may be a login in it.
+/// The text is not an origin. The error does not contain the text, because it can contain a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "allowed: https://host or https://host:port, without a path; http:// only for a numeric address, or with --allow-cleartext"
 )]
 pub struct BadOrigin;
 
-/// A credential, and whom it may be shown to.
+/// A credential, and the origin that it may be sent to.
 #[derive(Debug)]
 pub struct Bound {
-    /// The origin of the endpoints that it is for.
+    /// The origin of the endpoints that the credential is for.
     pub origin: Origin,
-    /// What is shown there.
+    /// The credential.
     pub credential: Credential,
 }
 
@@ -33,7 +33,7 @@ impl FromStr for Origin {
         let url = Url::parse(text).map_err(|_| BadOrigin)?;
         let of_web = ["https", "http"].contains(&url.scheme());
         let origin = url.origin().ascii_serialization();
-        // what else there is would stand behind it, or before the host
+        // anything beyond the origin would be after it, or before the host
         if of_web && url.as_str().strip_suffix('/') == Some(origin.as_str()) {
             Ok(Self(origin))
         } else {
@@ -49,7 +49,7 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// Whether it is that of `url`.
+    /// Whether `url` has this origin.
     pub(super) fn is_of(&self, url: &Url) -> bool {
         url.origin().ascii_serialization() == self.0
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_is_a_scheme_a_host_and_a_port_however_it_is_written() {
+    fn origin_is_normalized_to_scheme_host_and_port() {
         for (text, origin) in [
             ("https://Example.org", "https://example.org"),
             ("https://example.org:443/", "https://example.org"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_of_one_origin() {
+    fn is_of_matches_only_urls_of_the_same_origin() {
         let origin: Origin = "https://example.org".parse().expect("it is one");
         let is_of = |url: &str| origin.is_of(&Url::parse(url).expect("a URL"));
         assert!(is_of("https://example.org/a?b") && is_of("https://EXAMPLE.org:443/"));

@@ -1,4 +1,4 @@
-//! A place outside for tests, which does what it is told.
+//! A scripted HTTP server for tests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,22 +6,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
-/// A server that answers each connection with the next of its scripts, and then with the last again.
+/// A server that answers each connection with the next of its scripts, and repeats the last one.
 pub(crate) struct Server {
     pub(crate) port: u16,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-/// What makes an answer of a request's head.
+/// A function that builds an answer from the head of the request.
 type Making = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
 
-/// What is done with a connection whose request was read; it is closed then.
+/// A step of a script, which runs once the request was read. After the last step the connection is closed.
 pub(crate) enum Do {
-    /// These bytes are sent.
+    /// Send these bytes.
     Send(Vec<u8>),
-    /// What it makes of the request's head in lower case is sent.
+    /// Send the result of this function, called with the request's head in lower case.
     Reply(Making),
-    /// Nothing is done for so long.
+    /// Wait.
     Wait(Duration),
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn say(text: &str) -> Vec<Do> {
     vec![Do::Send(text.into())]
 }
 
-/// A payload of a whole answer, with further headers.
+/// A complete answer of status 200, with additional headers.
 pub(crate) fn whole(headers: &str, body: &str) -> Vec<Do> {
     say(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()))
 }
@@ -53,10 +53,10 @@ impl Server {
             for place in 0.. {
                 let Ok((mut socket, _)) = listener.accept().await else { return };
                 let request = read_request(&mut socket).await;
-                noted.lock().expect("nobody panics holding it").push(request.clone());
+                noted.lock().expect("the lock is not poisoned").push(request.clone());
                 for step in scripts.get(place.min(last)).into_iter().flatten() {
                     match step {
-                        // whoever asked may have heard enough
+                        // the client may have closed the connection already
                         Do::Send(bytes) => drop(socket.write_all(bytes).await),
                         Do::Reply(made) => drop(socket.write_all(&made(&request)).await),
                         Do::Wait(time) => sleep(*time).await,
@@ -72,11 +72,11 @@ impl Server {
     }
 
     pub(crate) fn heads(&self) -> Vec<String> {
-        self.heads.lock().expect("nobody panics holding it").clone()
+        self.heads.lock().expect("the lock is not poisoned").clone()
     }
 }
 
-/// A request's head in lower case, and its body.
+/// Reads a request and returns its head in lower case, followed by its body.
 async fn read_request(socket: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let mut piece = [0; 4096];

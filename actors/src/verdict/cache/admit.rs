@@ -1,4 +1,4 @@
-//! Taking an approved verdict in: one commit for the verdict, its session, its entries and the mail it causes.
+//! Storing an approved verdict: one commit for the verdict, its session, its log entries and the mail that it causes.
 
 use super::find::{known, queued, wake};
 use super::refuse::{in_force, refusal_key, take_over};
@@ -47,7 +47,7 @@ impl Admit {
     }
 }
 
-/// A record on its way, and what it says.
+/// A record to commit, and its contents.
 struct Delivered {
     record: Record,
     delivery: Arc<Delivery>,
@@ -85,12 +85,12 @@ async fn admit(
             Known::Nothing(_) if *path != GatePath::Regen && foreign => {
                 Some(SubmissionOutcome::Mismatch(Mismatch::Owner))
             }
-            // it was not judged by the check that its session has now: the next request judges it so
+            // the verdict was not checked by the check that the session has now: the caller must judge it again
             Known::Nothing(_) if kept.is_some_and(|kept| !admit.is_checked_against(&kept)) => {
                 return Err(stale().into());
             }
             Known::Nothing(_) => None,
-            // it was judged, so its entry is due in any case
+            // the verdict was judged, so its log entry is due in any case
             Known::Cached(cached) => Some(SubmissionOutcome::Replayed(cached)),
             Known::Mismatch(mismatch) => Some(SubmissionOutcome::Mismatch(mismatch)),
         };
@@ -119,8 +119,8 @@ async fn admit(
     Ok(admission)
 }
 
-/// The record of a delivery: how the verdict was made and judged, the verdict, how far it is from the first one if
-/// it was regenerated, its session, and the mail that follows from it.
+/// Builds the record of a delivery: how the verdict was generated and judged, the verdict, its session, and the mail that
+/// it causes. For a regenerated verdict it also contains the comparison with the first one.
 fn delivered(
     admit: &Admit,
     known: Option<&(Session, u64)>,
@@ -132,7 +132,7 @@ fn delivered(
     let Submission { session_id, query, path, made, .. } = submission;
     let (known, revision) = known.map(|(session, revision)| (session, *revision)).unzip();
     let original = known.and_then(|session| session.original.as_ref());
-    // reading regenerates a verdict, and delivers none
+    // a regeneration for a read does not count as a delivery
     let first = *path != GatePath::Regen && known.is_none_or(|session| session.delivered_sha256.is_none());
     let session = session_after(admit, known, first, now);
     let check = comparison(admit, original);
@@ -170,8 +170,8 @@ fn delivered(
     Ok(Delivered { record, delivery, check, mail_id })
 }
 
-/// What there is to compare: a regenerated verdict, and one that is handed in over a lost one, with the first. The first
-/// itself, handed in again, takes its own place.
+/// Compares the verdict with the original, if one is due: for a regenerated verdict, and for a verdict that is submitted in
+/// place of a lost one. If the original itself is submitted again, there is no comparison.
 fn comparison(admit: &Admit, original: Option<&Original>) -> Option<DivergenceCheck> {
     let Admit { submission: Submission { path, made, .. }, approved, .. } = admit;
     let is_the_first =
@@ -184,8 +184,8 @@ fn comparison(admit: &Admit, original: Option<&Original>) -> Option<DivergenceCh
     })
 }
 
-/// The mail that a delivery causes: the first one brings the verdict, with the disclaimer where a registered original
-/// differs, and a later one that is far from the original brings a notice.
+/// The mail that a delivery causes. The first delivery causes the verdict mail, with the disclaimer if the verdict differs
+/// from a registered original. A later delivery causes a notice if the divergence is significant.
 fn causes(check: Option<&DivergenceCheck>, first: bool) -> Option<MailKind> {
     let level = check.and_then(|check| check.divergence_level);
     match level {
@@ -209,7 +209,7 @@ fn cached(approved: &Approved, session: &Session, path: GatePath, timestamp: Tim
     )
 }
 
-/// The session once the verdict is stored; `first` where that is its first delivery.
+/// The session after the verdict is stored. `first` is true for the first delivery.
 fn session_after(admit: &Admit, known: Option<&Session>, first: bool, now: Timestamp) -> Session {
     let Submission { session_id, query, customer_email, check, made, .. } = &admit.submission;
     let new = || Session::new(session_id.clone(), admit.approved.tier(), query.clone(), uid());

@@ -1,4 +1,4 @@
-//! What there is already for a session that a verdict is handed in or made for.
+//! Looking up a session before a verdict is submitted or generated for it.
 
 use super::refuse::in_force;
 use super::session_record::{address_change, kept, registered};
@@ -19,27 +19,28 @@ use oracled_domain::{Delivery, Event, EventKind, Mail, Query, Session, SessionId
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::sync::Arc;
 
-/// Asks what there is already for a session whose verdict is to be delivered.
+/// Looks up a session whose verdict is to be delivered.
 ///
-/// A verdict that was only read so far, made for a session that was registered, is delivered by that: it becomes the
-/// session's first one, and is mailed. So is one whose customer had no address yet.
+/// A verdict that was regenerated for a read, but never delivered, counts as delivered from now on: it becomes the
+/// session's first verdict, and is mailed. A delivered verdict is mailed, too, if the session had no address until now.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<Known, CacheError>")]
 pub struct Find(pub Submission);
 
-/// What there is for a session.
+/// The result of looking up a session.
 #[derive(Debug)]
 pub enum Known {
-    /// Nothing cached, and no session that speaks against it. Where one is known, what its verdict is to be checked against.
+    /// No verdict is cached, and the session, if it is known, matches the request. Contains the check that is in force for
+    /// its verdict.
     Nothing(Option<Arc<Check>>),
-    /// A verdict.
+    /// The cached verdict.
     Cached(Arc<Cached>),
-    /// A session of another tier or query.
+    /// The session has another tier, query or owner, or its cached verdict was not checked against facts.
     Mismatch(Mismatch),
 }
 
-/// What there is already for a session, and the session with its revision. Its verdict is looked up only where the session
-/// is there, which it always is where a verdict is, and does not speak against the request.
+/// Looks up a session and its verdict, and returns them with the session and its revision. The verdict is looked up only if
+/// the session is known and matches the request; a verdict never exists without its session.
 pub(super) fn known(
     store: &Store,
     session_id: &SessionId,
@@ -59,12 +60,12 @@ pub(super) fn known(
     Ok((known, session))
 }
 
-/// Whether a session is still to learn something from the delivery of a verdict that is cached already.
+/// Whether a repeated delivery of a cached verdict would change the session.
 fn is_news(session: &Session, customer_email: Option<&Email>) -> bool {
     session.delivered_sha256.is_none() || (session.customer_email.is_none() && customer_email.is_some())
 }
 
-/// Who commits that a cached verdict is delivered.
+/// Commits the delivery of a cached verdict.
 struct Deliverer {
     store: Store,
     log: Log,
@@ -73,7 +74,7 @@ struct Deliverer {
 }
 
 impl Deliverer {
-    /// Delivers the cached verdict of a session, and hands it back as it is cached then.
+    /// Delivers the cached verdict of a session, and returns the verdict as it is cached afterwards.
     async fn deliver(&self, find: &Submission) -> Result<Known, CacheError> {
         let delivered = self.log.decide_and_commit(|| {
             let already = |known| Ok::<_, CacheError>(Decided::Already((known, None)));
@@ -108,7 +109,7 @@ impl Deliverer {
         Ok(known)
     }
 
-    /// Has a session that is known keep the check that it is asked for with.
+    /// Stores the check of the request with a known session.
     async fn keep_check(&self, find: &Submission) -> Result<Known, CacheError> {
         let kept = self.log.decide_and_commit(|| {
             let stored =
@@ -137,7 +138,7 @@ impl Deliverer {
         find: &Submission,
         now: Timestamp,
     ) -> Result<(Record, Arc<Delivery>, Option<oracled_domain::MailId>), StoreError> {
-        // without an original to compare with, the verdict that was read becomes the original
+        // without an original to compare with, the regenerated verdict becomes the original
         let delivery = Arc::new(match &known.original {
             None => Delivery { regen: None, ..delivery },
             Some(_) => delivery,
@@ -145,7 +146,7 @@ impl Deliverer {
         let sha256 = delivery.approved.sha256();
         let original = || Original::delivered(&delivery.approved, None, now);
         let customer_email = find.customer_email.clone().or_else(|| known.customer_email.clone());
-        // the mail brings the verdict that was delivered first, and no later one
+        // only the verdict that was delivered first is mailed, not a later one
         let to_be_mailed = known.delivered_sha256.as_ref().is_none_or(|first| first == sha256);
         let to = customer_email.clone().filter(|_| to_be_mailed && self.notifier.is_some());
         let session = Session {
@@ -168,18 +169,18 @@ impl Deliverer {
     }
 }
 
-/// The entry of a mail that is put into the outbox.
+/// The log entry of a mail that is put into the outbox.
 pub(super) fn queued(mail: &Mail, timestamp: Timestamp) -> Event {
     let oracled_domain::verdict::mail::Standing { mail_id, session_id, kind, .. } = mail.standing.clone();
     Event::new(timestamp, session_id, EventKind::MailQueued { mail_id, kind })
 }
 
-/// Tells whoever sends mail of one that was queued. Nothing waits for it.
+/// Wakes the notifier for a queued mail, in the background.
 pub(super) fn wake(notifier: Option<&Door<Notifier>>, mail_id: Option<oracled_domain::MailId>) {
     let (Some(notifier), Some(mail_id)) = (notifier.cloned(), mail_id) else { return };
     actix_rt::spawn(async move {
         if let Err(error) = notifier.ask(Wake(mail_id)).await {
-            tracing::debug!(%error, "the notifier finds a mail that it is not told of");
+            tracing::debug!(%error, "could not wake the notifier; the mail goes out at its next poll");
         }
     });
 }
@@ -202,7 +203,7 @@ impl Handler<Find> for Cache {
         let (log, clock, notifier) = (self.log.clone(), self.clock.clone(), self.notifier.clone());
         let (cache, deliverer) = (ctx.address(), Deliverer { store, log, clock, notifier });
         match known {
-            // a replay changes nothing; everything else does
+            // a replay changes nothing; the other cases do
             Known::Nothing(_) if foreign => {
                 return Box::pin(async { Ok(Known::Mismatch(Mismatch::Owner)) });
             }
@@ -214,7 +215,7 @@ impl Handler<Find> for Cache {
         }
         Box::pin(async move {
             let known = deliverer.deliver(&find).await;
-            // it may say of itself now that it is the first
+            // the verdict may have become the first one, which changes its document
             forget(&cache, find.session_id).await;
             known
         })

@@ -80,7 +80,7 @@ impl Refusals {
     }
 }
 
-/// The key of the refusal that is in force for the current caller.
+/// The key of the current caller's refusal for the session.
 pub(super) fn refusal_key(session_id: &SessionId) -> RefusalKey {
     RefusalKey { session_id: session_id.clone(), owner_uid: uid() }
 }

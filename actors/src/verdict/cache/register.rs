@@ -1,4 +1,4 @@
-//! Registering a session: what a later read will need to have its verdict made again.
+//! Registering a session, so that a lost verdict can be regenerated at a later read.
 
 use super::refuse::{in_force, refusal_key, take_over};
 use super::session_record::{address_change, kept};
@@ -12,30 +12,30 @@ use oracled_domain::verdict::session::{Email, Mismatch, Original};
 use oracled_domain::{Label, Query, Session, SessionId, Tier};
 use oracled_store::Store;
 
-/// Registers a session, or tells more of one.
+/// Registers a session, or updates one.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Registered, CacheError>")]
 pub struct Register {
-    /// Whose.
+    /// The session.
     pub session_id: SessionId,
-    /// Which tier was bought.
+    /// The tier that was bought.
     pub tier: Tier,
-    /// What was asked.
+    /// The customer's question.
     pub query: Query,
-    /// Where its mail goes; what is known stays where none is given.
+    /// The address for mails; `None` keeps the known one.
     pub customer_email: Option<Email>,
-    /// The verdict that was delivered without oracled, if one was.
+    /// The label of a verdict that was delivered without oracled, if there is one.
     pub original_verdict: Option<Label>,
 }
 
-/// What became of it.
+/// The outcome of a registration.
 #[derive(Debug)]
 pub enum Registered {
-    /// It is new.
+    /// The session is new.
     Created(Session),
-    /// It was known; now it is as it is told.
+    /// The session was known, and now contains the registered values.
     Updated(Session),
-    /// It was known as something else, and stays so.
+    /// The session is known with other values. Nothing has changed.
     Mismatch(Mismatch),
 }
 
@@ -68,7 +68,7 @@ async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Re
     Ok(registered.await?.0)
 }
 
-/// The session as it is told, over what is `known` of it.
+/// The known session updated with the registered values, or a new session.
 fn told(message: &Register, known: Option<&Session>) -> Result<Session, Mismatch> {
     let Register { session_id, tier, query, customer_email, original_verdict } = message;
     let mismatch = known.and_then(|session| session.mismatch(*tier, query));

@@ -1,4 +1,4 @@
-//! The records and entries of a change of a session.
+//! The records and log entries for changes of a session.
 
 use jiff::Timestamp;
 use oracled_domain::verdict::divergence::OriginalLabel;
@@ -6,7 +6,7 @@ use oracled_domain::verdict::session::Email;
 use oracled_domain::{Event, EventKind, Session};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 
-/// The record that keeps `session` in place of the one of that revision.
+/// The record that stores `session`, and requires `revision` of its row.
 pub(super) fn kept(session: &Session, revision: Option<u64>, now: Timestamp) -> Record {
     Record {
         expect: vec![Expect { row: RowKey::Session(session.session_id.clone()), revision }],
@@ -32,7 +32,7 @@ pub(super) fn registered(session: &Session, timestamp: Timestamp) -> Event {
     )
 }
 
-/// The entry of a known session whose address is another one from now on.
+/// The log entry for a changed address of a known session.
 pub(super) fn address_change(
     store: &Store,
     before: Option<&Session>,

@@ -1,4 +1,4 @@
-//! What administrators do to a session: the change and its entry are one commit.
+//! Changes that administrators make to a session. Each change and its log entry are one commit.
 
 use super::refuse::take_over;
 use super::session_record::address_change;
@@ -15,7 +15,7 @@ use oracled_domain::verdict::session::{Email, Mismatch, Original, RefusalKey};
 use oracled_domain::{Event, EventKind, Label, Peer, Session, SessionId};
 use oracled_store::{Expect, Record, RowKey, Store, Write};
 
-/// Corrects a session. Whatever is `None` stays as it is.
+/// Corrects a session. A field that is `None` keeps its value.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<Corrected, CacheError>")]
 pub struct Correct {
@@ -27,18 +27,18 @@ pub struct Correct {
     pub original_verdict: Option<Label>,
     /// The user id that owns the session from now on.
     pub owner_uid: Option<u32>,
-    /// By order of whom.
+    /// The administrator.
     pub peer: Peer,
 }
 
 /// The outcome of a correction.
 #[derive(Debug)]
 pub enum Corrected {
-    /// The session after it.
+    /// The corrected session.
     Done(Box<Session>),
     /// There is no such session.
     Unknown,
-    /// The original verdict was delivered by oracled, and nothing changes.
+    /// The original verdict was delivered by oracled and cannot be corrected. Nothing has changed.
     Mismatch(Mismatch),
 }
 
@@ -48,14 +48,14 @@ pub enum Corrected {
 pub struct Remove {
     /// The session.
     pub session_id: SessionId,
-    /// Its queued mails, if there are any.
+    /// Its queued mails, if there are any, held back from sending.
     pub mails: Option<HeldMails>,
-    /// By order of whom.
+    /// The administrator.
     pub peer: Peer,
 }
 
 impl Correct {
-    /// The session as it is after the correction.
+    /// The session after the correction.
     fn applied_to(&self, known: &Session) -> Result<Session, Mismatch> {
         let original = match (&known.original, self.original_verdict) {
             (Some(original), Some(label)) if original.verdict_sha256.is_some() => {

@@ -16,7 +16,7 @@ mod owner;
 const PEER: Peer = Peer { uid: 7, gid: 8, pid: Some(9) };
 
 #[test]
-fn a_verdict_is_read_from_the_store_once_and_from_memory_then() {
+fn second_read_of_a_verdict_is_served_from_memory() {
     with_world(|World { system, .. }| async move {
         system
             .crosscheck
@@ -55,7 +55,7 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
         assert!(!purge().await.expect("it answers").expect("nothing is left"));
         assert!(system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads").is_none());
         assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached", "verdict_purged"]);
-        // the session stays, and takes a verdict again
+        // the session stays, and accepts a new verdict
         let outcome =
             system.crosscheck.ask(Judge(judge("cs_1", GOOD, GatePath::Submit))).await.expect("it answers");
         assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
@@ -142,7 +142,7 @@ async fn judged(system: &System, message: Submission) -> SubmissionOutcome {
     system.crosscheck.ask(Judge(message)).await.expect("it answers").expect("it is judged")
 }
 
-/// Has `first` delivered, if there is one, lost, and `second` made in its place.
+/// Delivers `first`, if it is given, loses it, and regenerates `second` in its place.
 async fn regenerated(system: &System, first: Option<Label>, second: Label) -> SubmissionOutcome {
     if let Some(first) = first {
         let message = judge("cs_1", &verdict(first), GatePath::Generate);
@@ -185,7 +185,7 @@ fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
 }
 
 #[test]
-fn without_an_address_no_mail_is_queued() {
+fn delivery_without_an_address_queues_no_mail() {
     with_world(|World { system, .. }| async move {
         judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
         assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached"]);
@@ -193,7 +193,7 @@ fn without_an_address_no_mail_is_queued() {
 }
 
 #[test]
-fn a_regenerated_verdict_is_held_against_the_first_which_stays_as_it_was() {
+fn regenerated_verdict_is_compared_with_the_unchanged_original() {
     use DivergenceLevel::{Minor, None as Same, Significant};
     for (first, second, level) in [
         (Label::Green, Label::Green, Same),
@@ -222,7 +222,7 @@ fn a_regenerated_verdict_is_held_against_the_first_which_stays_as_it_was() {
 }
 
 #[test]
-fn where_no_original_is_known_nothing_is_compared_and_nobody_is_told() {
+fn regeneration_without_an_original_skips_comparison_and_mail() {
     with_world(|World { system, .. }| async move {
         register(&system, None, address()).await;
         let outcome = regenerated(&system, None, Label::Red).await;
@@ -248,7 +248,7 @@ async fn register(system: &System, original_verdict: Option<Label>, email: Optio
 }
 
 #[test]
-fn a_session_is_registered_once_and_then_told_more_of() {
+fn repeated_registration_updates_the_session() {
     with_world(|World { system, .. }| async move {
         assert!(matches!(register(&system, None, None).await, Registered::Created(_)));
         assert!(matches!(register(&system, None, None).await, Registered::Updated(_)));
@@ -269,7 +269,7 @@ fn a_session_is_registered_once_and_then_told_more_of() {
 }
 
 #[test]
-fn a_registered_session_without_a_verdict_takes_its_first_and_mails_it() {
+fn first_verdict_of_a_registered_session_is_stored_and_mailed() {
     with_world(|World { system, .. }| async move {
         register(&system, None, address()).await;
         let outcome = judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
@@ -296,7 +296,7 @@ async fn find(system: &System, email: Option<Email>) -> Known {
     system.cache.ask(message).await.expect("it answers").expect("it is committed")
 }
 
-/// What is cached for the session, as a document.
+/// The cached verdict of the session, as a document.
 fn cached(system: &System) -> serde_json::Value {
     let (delivery, _) = system.store.verdict(&id("cs_1")).expect("it is read").expect("it is there");
     serde_json::to_value(delivery).expect("it is plain data")
@@ -313,7 +313,7 @@ fn verdict_read_before_its_delivery_is_delivered_and_mailed_once() {
             let document: serde_json::Value = serde_json::from_slice(&known.body).expect("it is JSON");
             assert_eq!((&document["regen"], &document["notice"]), (&false.into(), &serde_json::Value::Null));
             let read = system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads");
-            assert_eq!(read.expect("it is there").body, known.body, "what is hot has been let go of");
+            assert_eq!(read.expect("it is there").body, known.body, "the verdict in memory is removed");
         }
         let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
         assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Red));
@@ -355,7 +355,7 @@ fn registered_original_verdict_does_not_suppress_the_first_mail() {
             let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
             assert_eq!(session.original, Some(Original::told(label)), "the original stays authoritative");
 
-            // the second delivery of the session is mailed by nobody
+            // the second delivery of the session is not mailed
             let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
             assert!(purged.expect("it answers").expect("it is committed"));
             let before = queued_mails(&system);
@@ -380,7 +380,7 @@ fn first_delivery_after_a_read_is_mailed_where_an_original_is_registered() {
 }
 
 #[test]
-fn a_verdict_that_is_handed_in_over_a_lost_one_is_held_against_it() {
+fn verdict_submitted_in_place_of_a_lost_one_is_compared_with_it() {
     for path in [GatePath::Submit, GatePath::CacheWrite] {
         with_world(|World { system, .. }| async move {
             let first = judge("cs_1", &verdict(Label::Green), GatePath::Submit);
@@ -398,7 +398,7 @@ fn a_verdict_that_is_handed_in_over_a_lost_one_is_held_against_it() {
             let mails = logged(&system.store).iter().filter(|event| *event == "mail_queued").count();
             assert_eq!(mails, 2, "the verdict and the notice");
 
-            // the first one itself takes its own place
+            // the original itself, submitted again, counts as stored and not as regenerated
             assert!(lose().await.expect("it answers").expect("it is committed"));
             let outcome = judged(&system, judge("cs_1", &verdict(Label::Green), path)).await;
             assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "{outcome:?}");

@@ -6,7 +6,7 @@ use oracled_domain::verdict::session::Mismatch;
 use oracled_domain::{Decision, Query};
 
 #[test]
-fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {
+fn vc_4_pass_and_fail_are_logged_on_every_path() {
     with_world(|World { system, dir, .. }| async move {
         for path in [GatePath::Check, GatePath::Submit, GatePath::CacheWrite] {
             for raw in [GOOD, "{}"] {
@@ -68,7 +68,7 @@ fn vc_5_the_gate_is_before_delivery() {
 }
 
 #[test]
-fn a_check_delivers_nothing_even_where_it_passes() {
+fn check_path_delivers_nothing_even_for_an_approved_verdict() {
     with_world(|World { system, .. }| async move {
         let outcome =
             system.crosscheck.ask(Judge(judge("cs_1", GOOD, GatePath::Check))).await.expect("it answers");
@@ -81,7 +81,7 @@ fn a_check_delivers_nothing_even_where_it_passes() {
 }
 
 #[test]
-fn an_error_while_judging_is_an_error_in_the_log_and_no_approval() {
+fn panic_while_judging_is_logged_as_an_error_and_approves_nothing() {
     with_world(|World { system, .. }| async move {
         let doors = (system.cache.clone(), system.rules.clone());
         let (log, clock, metrics) = (system.log.clone(), system.clock.clone(), system.metrics.clone());
@@ -99,7 +99,7 @@ fn an_error_while_judging_is_an_error_in_the_log_and_no_approval() {
 }
 
 #[test]
-fn nothing_is_delivered_when_the_log_does_not_take_the_entry() {
+fn verdict_is_not_delivered_if_it_cannot_be_logged() {
     with_world(|world| async move {
         world.break_store();
         let outcome = world
@@ -113,7 +113,7 @@ fn nothing_is_delivered_when_the_log_does_not_take_the_entry() {
             world.system.store.verdict(&id("cs_1")).expect("it is read").is_none(),
             "not even read as cached"
         );
-        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        let lines = world.fallback_lines.lock().expect("unpoisoned lock").clone();
         assert_eq!(lines.len(), 1, "the judgement, and not the caching that did not happen: {lines:?}");
         assert!(
             lines.iter().all(
@@ -124,7 +124,7 @@ fn nothing_is_delivered_when_the_log_does_not_take_the_entry() {
 }
 
 #[test]
-fn a_session_keeps_its_tier_and_query() {
+fn submission_with_another_query_is_a_mismatch() {
     with_world(|World { system, .. }| async move {
         system
             .crosscheck
@@ -141,7 +141,7 @@ fn a_session_keeps_its_tier_and_query() {
 }
 
 #[test]
-fn a_judgement_is_logged_even_where_its_commit_stays_stale() {
+fn judgement_is_logged_even_if_its_commit_stays_stale() {
     with_world(|World { system, .. }| async move {
         let stale = || CacheError::Commit(CommitError::Stale(oracled_store::RowKey::Verdict(id("cs_1"))));
         let judgement = oracled_domain::judge(Tier::Quick, Payload::raw(GOOD));
@@ -154,7 +154,7 @@ fn a_judgement_is_logged_even_where_its_commit_stays_stale() {
     });
 }
 
-/// A verdict that is to be checked against `facts`.
+/// A submission with a check against `facts`.
 fn checked(session_id: &str, facts: &[&str]) -> Submission {
     let facts = facts.iter().map(|fact| (*fact).to_owned()).collect();
     let check = Some(Arc::new(Check { facts, ..Check::default() }));
@@ -192,7 +192,7 @@ fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
 }
 
 #[test]
-fn a_verdict_that_fails_the_crosscheck_is_not_looked_at_by_the_rules() {
+fn rules_are_not_evaluated_after_a_failed_crosscheck() {
     with_world(|World { system, .. }| async move {
         let payload = Some(Payload::raw("no verdict"));
         let told = system

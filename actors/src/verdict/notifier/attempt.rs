@@ -1,4 +1,4 @@
-//! One attempt to send a mail: by leave of the circuit, and settled in one commit.
+//! One attempt to send a mail, if the circuit permits it. The outcome is one commit.
 
 use crate::audit::logger::Log;
 use crate::platform::clock::{Clock, monotonic};
@@ -14,7 +14,7 @@ use oracled_store::{Expect, Record, RowKey, Store, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an attempt needs, of its own.
+/// The parts that an attempt needs.
 #[derive(Debug, Clone)]
 pub(super) struct Sender {
     pub(super) service: Arc<dyn MailService>,
@@ -25,35 +25,35 @@ pub(super) struct Sender {
     pub(super) log: Log,
     pub(super) clock: Clock,
     pub(super) metrics: Metrics,
-    /// A verdict mail is tried for so long.
+    /// Maximum age of a verdict mail that is still retried.
     pub(super) max_age: SignedDuration,
 }
 
-/// What became of a mail that somebody had in hand.
+/// The state of a mail after an attempt or an administrator's action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It is due then.
+    /// The next attempt is due at this time.
     Due(Timestamp),
-    /// The circuit is not closed: no attempt was made, and it stays due then.
+    /// The circuit is not closed: no attempt was made. The mail stays due at this time.
     TurnedAway(Timestamp),
-    /// It has become a dead letter.
+    /// The mail is now a dead letter.
     Died,
-    /// It was a dead letter, and is due then.
+    /// The mail was a dead letter, and is now due at this time.
     Revived(Timestamp),
-    /// It was a dead letter, and is taken out.
+    /// The mail was a dead letter, and is deleted.
     Buried,
-    /// It is not there any more, or the next survey finds it.
+    /// The mail is not in the outbox, or the next survey finds it.
     Gone,
 }
 
 impl Sender {
-    /// Sends a mail if it is due, and settles what came of it.
+    /// Sends a mail if it is due, and commits the outcome.
     pub(super) async fn attempt(&self, mail_id: &MailId) -> End {
         let (mail, revision) = match self.store.mail(mail_id) {
             Ok(Some(found)) => found,
             Ok(None) => return End::Gone,
             Err(error) => {
-                tracing::error!(%error, %mail_id, "a mail cannot be read");
+                tracing::error!(%error, %mail_id, "could not read a mail");
                 return End::Gone;
             }
         };
@@ -64,12 +64,12 @@ impl Sender {
         }
         let Some(lease) = self.permit().await else { return End::TurnedAway(due) };
         if lease.is_trial() {
-            // some mails have two attempts in all: none is spent on finding out whether the service is back
+            // some mails have only two attempts: none is used to check whether the service is back
             lease.report(tried(self.service.probe().await));
             return End::TurnedAway(due);
         }
         let began = monotonic();
-        // a mail service quotes to whom a mail goes, and from here on its words are logged and shown
+        // a mail service may quote the recipient's address, and its error texts are logged and shown
         let sent = self.service.send(&mail).await.map_err(|failure| failure.hiding(&mail.standing.to));
         lease.report(health(&sent, &mail.standing, began.elapsed()));
         self.settle(mail, revision, sent).await
@@ -84,8 +84,8 @@ impl Sender {
         None
     }
 
-    /// Commits what came of an attempt, however long it takes until the log takes it: so long the mail is in hand, and
-    /// is not sent again but by another start of the daemon.
+    /// Commits the outcome of an attempt, and retries until the log accepts the record. Until then the mail stays in
+    /// flight. Only a restart of the daemon could send it again.
     async fn settle(&self, mail: Mail, revision: u64, sent: Result<(), SendFailure>) -> End {
         let Standing { mail_id, kind, .. } = mail.standing.clone();
         let now = self.clock.now();
@@ -109,9 +109,9 @@ impl Sender {
         let events = vec![event];
         let record = Record { expect, events: events.clone(), writes: vec![write], ..Record::default() };
         if self.log.commit_patiently(record).await.is_err() {
-            // another mail has taken its place meanwhile: that one is looked at anew, and the log tells of this one
+            // another mail has replaced this one meanwhile: the new one is checked next, and this attempt is still logged
             let told = self.log.commit_patiently(Record { events, ..Record::default() }).await;
-            told.expect("what relies on no row is not stale");
+            told.expect("a record that depends on no row is not stale");
             end = End::Due(now);
         }
         self.metrics.sending.ended(kind, outcome);
@@ -119,8 +119,8 @@ impl Sender {
     }
 }
 
-/// What a probe says that was made in the place of a mail. From a service that answers and does not know what it is asked
-/// for no probe learns more: then mails have to tell, or none would ever be sent again.
+/// The outcome to report for a probe that was made in place of a mail. A service that answers but does not support the
+/// probe counts as available. Otherwise no mail would ever be sent again.
 fn tried(probed: Outcome) -> Outcome {
     match probed {
         Outcome::Neutral => Outcome::Success { latency_ms: None },
@@ -128,8 +128,8 @@ fn tried(probed: Outcome) -> Outcome {
     }
 }
 
-/// What the attempt says of the mail service's health. What is this mail's own fault says nothing of it, and one that
-/// failed before nothing new: a single mail must not open the circuit for all others.
+/// The effect of an attempt on the mail service's health. A fault of the mail itself has no effect, and neither has a
+/// further failure of a mail that failed before: a single mail must not open the circuit for all others.
 fn health(sent: &Result<(), SendFailure>, before: &Standing, took: Duration) -> Outcome {
     match sent {
         Ok(()) => Outcome::Success { latency_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)) },

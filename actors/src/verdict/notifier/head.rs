@@ -1,26 +1,26 @@
-//! The outbox's head: the mails that are due first, as many as memory is meant to hold.
+//! The head of the outbox: the mails that are due first, up to a limit.
 
 use jiff::Timestamp;
 use oracled_domain::MailId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The mails that are due first, each with its time. What is due later than its horizon is on disk alone.
+/// The mails that are due first, each with its due time. Mails that are due after the horizon are only on disk.
 #[derive(Debug)]
 pub(super) struct Head {
     bound: usize,
     by_due: BTreeSet<(Timestamp, MailId)>,
     due: BTreeMap<MailId, Timestamp>,
-    /// Up to here the head holds all there is; without it, all of the outbox.
+    /// The head contains all mails that are due up to this time. `None`: it contains the whole outbox.
     horizon: Option<Timestamp>,
 }
 
 impl Head {
-    /// An empty one for at most `bound` mails.
+    /// Creates an empty head for at most `bound` mails.
     pub(super) const fn new(bound: usize) -> Self {
         Self { bound, by_due: BTreeSet::new(), due: BTreeMap::new(), horizon: None }
     }
 
-    /// Takes a mail in, in place of what it knows of it, unless it is due behind the horizon.
+    /// Adds or replaces a mail. A mail that is due after the horizon is left out.
     pub(super) fn put(&mut self, mail_id: MailId, due: Timestamp) {
         self.remove(&mail_id);
         if self.horizon.is_some_and(|horizon| due > horizon) {
@@ -36,14 +36,14 @@ impl Head {
         }
     }
 
-    /// Lets go of a mail.
+    /// Removes a mail.
     pub(super) fn remove(&mut self, mail_id: &MailId) {
         if let Some((mail_id, due)) = self.due.remove_entry(mail_id) {
             self.by_due.remove(&(due, mail_id));
         }
     }
 
-    /// Hands out the mail that has been due the longest at `now`, and lets go of it.
+    /// Removes and returns the mail that is due first, if it is due at `now`.
     pub(super) fn take_due(&mut self, now: Timestamp) -> Option<MailId> {
         let (due, _) = self.by_due.first()?;
         if *due > now {
@@ -54,7 +54,7 @@ impl Head {
         Some(mail_id)
     }
 
-    /// Takes in what `older` knows beside it.
+    /// Adds the mails of `older` that are not in this head.
     pub(super) fn keep(&mut self, older: Self) {
         for (mail_id, due) in older.due {
             if !self.due.contains_key(&mail_id) {
@@ -63,7 +63,7 @@ impl Head {
         }
     }
 
-    /// Whether there is more on disk, and room for it.
+    /// Whether more mails are on disk, and at least half of the head is free.
     pub(super) fn runs_low(&self) -> bool {
         self.horizon.is_some() && self.due.len() <= self.bound / 2
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_due_is_handed_out_first_and_none_before_its_time() {
+    fn take_due_returns_mails_in_due_order_and_not_early() {
         let mut head = Head::new(10);
         for n in [3, 1, 2] {
             head.put(id(n), at(n));
@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_the_earliest_and_leaves_the_rest_to_the_disk() {
+    fn full_head_keeps_the_earliest_mails() {
         let mut head = Head::new(10);
         for n in (0..12).rev() {
             head.put(id(n), at(n));
         }
         assert_eq!(head.due.len(), 10);
-        // 10 and 11 are on disk alone: what is due with them or later must not overtake them
+        // 10 and 11 are only on disk: mails due at the same time or later must not overtake them
         head.put(id(50), at(11));
         assert!(!head.due.contains_key(&id(50)) && !head.runs_low());
         for n in 0..5 {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_during_a_survey_is_kept_behind_what_the_survey_has_seen() {
+    fn keep_prefers_the_survey_over_mails_added_during_it() {
         let (mut older, mut survey) = (Head::new(10), Head::new(10));
         older.put(id(1), at(1));
         older.put(id(2), at(2));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_not_handed_out() {
+    fn removed_mail_is_not_returned() {
         let mut head = Head::new(10);
         head.put(id(1), at(1));
         head.remove(&id(1));

@@ -1,14 +1,14 @@
-//! Which mails somebody has in hand: at most one attempt, or one administrator, a mail.
+//! The mails in flight: at most one attempt or one administrator's action at a time for each mail.
 
 use oracled_domain::MailId;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The mails that somebody has in hand. It outlives panics of the actor, since attempts do.
+/// The set of mails in flight. It outlives panics of the actor, because attempts do.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashSet<MailId>>>);
 
-/// A mail that nobody else has in hand, until this is dropped.
+/// Exclusive access to a mail, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) mail_id: MailId,
@@ -16,7 +16,7 @@ pub(super) struct Taken {
 }
 
 impl InFlight {
-    /// Takes a mail in hand, unless somebody has it.
+    /// Marks a mail as in flight. `None` if it already is.
     pub(super) fn take(&self, mail_id: MailId) -> Option<Taken> {
         self.mails().insert(mail_id.clone()).then(|| Taken { mail_id, of: self.clone() })
     }
@@ -37,10 +37,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mail_is_in_one_hand_until_it_is_let_go() {
+    fn mail_is_taken_by_one_holder_until_dropped() {
         let in_flight = InFlight::default();
         let id: MailId = "mail:1".parse().expect("an id");
-        let taken = in_flight.take(id.clone()).expect("nobody has it");
+        let taken = in_flight.take(id.clone()).expect("the mail is free");
         assert!(in_flight.take(id.clone()).is_none());
         assert!(in_flight.take("mail:2".parse().expect("an id")).is_some(), "another is free");
         drop(taken);

@@ -1,4 +1,4 @@
-//! What administrators ask of the outbox and do to a mail: the change and its entry are one commit.
+//! Listing the outbox, and actions of administrators. Each action and its log entry are one commit.
 
 use super::attempt::End;
 use super::in_flight::Taken;
@@ -15,14 +15,14 @@ use std::future::ready;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Why an administrator did not get what was asked for. Nothing has changed.
+/// Why an administrator's action failed. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboxError {
-    /// There is no such mail.
+    /// The outbox has no such mail.
     #[error("no mail {0} is in the outbox")]
     Unknown(MailId),
-    /// Somebody has it in hand.
-    #[error("mail {0} is being sent right now, or changed by somebody else")]
+    /// The mail is in flight.
+    #[error("mail {0} is being sent right now, or changed by another request; try again")]
     InFlight(MailId),
     /// The store could not be read.
     #[error(transparent)]
@@ -30,40 +30,40 @@ pub enum OutboxError {
     /// The change could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// Reading failed inside.
+    /// The task that reads the outbox panicked.
     #[error("the outbox could not be read: {0}")]
     Reading(String),
 }
 
-/// Asks for mails in the order of their ids.
+/// Returns mails in the order of their ids.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Vec<Standing>, OutboxError>")]
 pub struct List {
-    /// Only those behind this one.
+    /// Only mails whose id is greater than this one.
     pub after: Option<MailId>,
-    /// How many at the most.
+    /// Maximum number of mails.
     pub limit: usize,
     /// Only dead letters.
     pub dead_only: bool,
 }
 
-/// Has a mail tried anew, as if it had just been queued. Answers where it stands.
+/// Requeues a mail as if it had just been queued. Returns its new state.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Standing, OutboxError>")]
 pub struct Requeue {
-    /// Which.
+    /// The mail.
     pub mail_id: MailId,
-    /// By order of whom.
+    /// The administrator.
     pub peer: Peer,
 }
 
-/// Takes a mail out unsent. Answers where it stood.
+/// Deletes a mail without sending it. Returns its last state.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Standing, OutboxError>")]
 pub struct DropMail {
-    /// Which.
+    /// The mail.
     pub mail_id: MailId,
-    /// By order of whom.
+    /// The administrator.
     pub peer: Peer,
 }
 
@@ -113,18 +113,17 @@ impl HeldMails {
     }
 }
 
-/// What is to be done.
+/// An administrator's action on a mail.
 #[derive(Debug, Clone, Copy)]
 enum Order {
-    /// Try it anew, as if it had just been queued.
+    /// Requeue the mail as if it had just been queued.
     Requeue,
-    /// Take it out unsent.
+    /// Delete the mail without sending it.
     Drop,
 }
 
 impl Order {
-    /// Does it to the mail that was taken in hand. Hands back where the mail stands now, or stood last, and what that
-    /// means for the outbox.
+    /// Applies the action to the mail. Returns the mail's new or last state, and the effect on the head of the outbox.
     async fn carry_out(
         self,
         taken: &Taken,
@@ -181,7 +180,7 @@ fn dropped(standing: Standing, peer: Peer, timestamp: Timestamp) -> (Event, Writ
 }
 
 impl Notifier {
-    /// Does to a mail what an administrator orders.
+    /// Applies an administrator's action to a mail.
     fn steer(
         &self,
         order: Order,
@@ -202,7 +201,7 @@ impl Notifier {
     }
 }
 
-/// The mails that are listed. It blocks on the disk.
+/// Lists the mails. Blocks on disk reads.
 fn list(store: &Store, asked: &List) -> Result<Vec<Standing>, StoreError> {
     let mut mails = Vec::new();
     if asked.limit > 0 {

@@ -1,27 +1,26 @@
-//! A look through the whole outbox, which is on disk and has no bound.
+//! A survey of the whole outbox, which is on disk and has no limit.
 
 use super::head::Head;
 use jiff::Timestamp;
 use oracled_domain::verdict::mail::Standing;
 use oracled_store::{Store, StoreError};
 
-/// What there is in the outbox.
+/// The result of a survey.
 #[derive(Debug)]
 pub(super) struct Survey {
     /// The mails that are due first.
     pub(super) head: Head,
-    /// Dead letters.
+    /// Number of dead letters.
     pub(super) dead: u64,
-    /// Since when the oldest mail waits that is no dead letter.
+    /// When the oldest mail that is not a dead letter was queued.
     pub(super) oldest: Option<Timestamp>,
 }
 
 impl Survey {
-    /// Goes through the outbox and keeps the `head_max` mails that are due first, as it looks at `now`. It blocks on
-    /// the disk.
+    /// Reads the outbox as of `now`, and keeps the `head_max` mails that are due first. Blocks on disk reads.
     ///
     /// # Errors
-    /// Where the store cannot be read.
+    /// If the store cannot be read.
     pub(super) fn of(store: &Store, head_max: usize, now: Timestamp) -> Result<Self, StoreError> {
         let mut survey = Self { head: Head::new(head_max), dead: 0, oldest: None };
         store.visit_mails(None, |standing| {

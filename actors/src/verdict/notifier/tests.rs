@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Has it look what is due, without waiting for its tick.
+/// Runs a tick at once.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Tick;
@@ -27,26 +27,26 @@ impl Handler<Tick> for Notifier {
 const PEER: Peer = Peer { uid: 1, gid: 2, pid: Some(3) };
 const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// What a made-up mail service does with each mail.
+/// The scripted behavior of the mail service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Mood {
     #[default]
     Takes,
-    /// Takes mails, and does not know what a probe asks for.
+    /// Accepts mails, but returns a neutral outcome for probes.
     TakesMailAlone,
     Fails,
     Refuses,
-    /// Fails, and quotes to whom the mail goes.
+    /// Fails with an error that quotes the recipient's address.
     Quotes,
     Hangs,
     Panics,
 }
 
-/// A mail service that does what a test says, and counts.
+/// A mail service with a scripted behavior that counts the attempts.
 #[derive(Debug, Default)]
 struct MadeUp {
     mood: Mutex<Mood>,
-    /// How often each mail was tried.
+    /// Number of attempts for each mail.
     tried: Mutex<BTreeMap<String, usize>>,
     sending: AtomicUsize,
     at_once: AtomicUsize,
@@ -58,15 +58,15 @@ impl MadeUp {
     }
 
     fn set(&self, mood: Mood) {
-        *self.mood.lock().expect("nobody panics holding it") = mood;
+        *self.mood.lock().expect("the lock is not poisoned") = mood;
     }
 
     fn mood(&self) -> Mood {
-        *self.mood.lock().expect("nobody panics holding it")
+        *self.mood.lock().expect("the lock is not poisoned")
     }
 
     fn tried(&self) -> BTreeMap<String, usize> {
-        self.tried.lock().expect("nobody panics holding it").clone()
+        self.tried.lock().expect("the lock is not poisoned").clone()
     }
 
     fn attempts(&self) -> usize {
@@ -79,7 +79,7 @@ impl MadeUp {
         *self
             .tried
             .lock()
-            .expect("nobody panics holding it")
+            .expect("the lock is not poisoned")
             .entry(mail.standing.mail_id.to_string())
             .or_default() += 1;
         tokio::task::yield_now().await;
@@ -96,7 +96,7 @@ impl MadeUp {
                 cause: format!("451 4.7.1 <{}>: Greylisted", mail.standing.to.as_str().to_uppercase()),
                 ..failure(Fault::Service)
             }),
-            Mood::Panics => panic!("it was told to"),
+            Mood::Panics => panic!("scripted panic"),
         }
     }
 }
@@ -119,12 +119,12 @@ impl MailService for MadeUp {
     }
 }
 
-/// The mail service as an oracle that nothing but mail asks.
+/// The mail service as an oracle without a probe of its own.
 fn oracle() -> Oracle {
     Oracle { id: "mail".parse().expect("an id"), config: HealthConfig::default(), probe: None }
 }
 
-/// What is outside where this mail service is, or none.
+/// An environment with this mail service, or with none.
 fn outside(service: Option<&Arc<MadeUp>>) -> Outside {
     let service = service.map(|service| Arc::clone(service) as Arc<dyn MailService>);
     let mailing = Some(Mailing { service, max_age: MAX_AGE });
@@ -155,7 +155,7 @@ fn mail(kind: MailKind, session: &str, now: Timestamp) -> Mail {
 }
 
 impl World {
-    /// Queues a mail as whatever causes it does, and tells nobody.
+    /// Queues a mail without waking the notifier.
     async fn queue(&self, kind: MailKind, session: &str) -> MailId {
         let mail = mail(kind, session, self.system.clock.now());
         let mail_id = mail.standing.mail_id.clone();
@@ -178,12 +178,12 @@ impl World {
         self.system.notifier.ask(Tick).await.expect("it answers");
     }
 
-    /// Lets time go by, second by second as it does.
+    /// Advances the clock second by second, with a tick after each.
     async fn pass(&self, hand: &Hand, seconds: i64) {
         for _ in 0..seconds {
             hand.turn(1);
             self.tick().await;
-            // what was begun comes to its end
+            // the attempts in flight end
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -193,7 +193,7 @@ impl World {
         self.system.notifier.ask(list).await.expect("it answers").expect("it is read")
     }
 
-    /// What the log says of mails: the event and its attempt, if it has one.
+    /// The log entries about mails: each event with its attempt, if it has one.
     fn told(&self) -> Vec<(String, Value)> {
         let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
         let lines = self.system.store.log(&asked).expect("the log is read");
@@ -204,7 +204,7 @@ impl World {
             .collect()
     }
 
-    /// Waits until the log tells exactly this: a removal is seen a moment before its entry.
+    /// Waits until the log contains exactly these events: a mail's removal is visible shortly before its log entry.
     async fn tells(&self, events: &[(&str, Option<u32>)]) {
         let events: Vec<_> =
             events.iter().map(|(event, attempt)| ((*event).to_owned(), json!(attempt))).collect();
@@ -217,7 +217,7 @@ impl World {
 }
 
 #[test]
-fn what_is_queued_is_sent_at_once_and_leaves_the_outbox_with_its_entry() {
+fn queued_mail_is_sent_at_once_and_removed_from_the_outbox() {
     with_service(Mood::Takes, |world, _, service| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         world.settled().await;
@@ -231,7 +231,7 @@ fn what_is_queued_is_sent_at_once_and_leaves_the_outbox_with_its_entry() {
 }
 
 #[test]
-fn an_address_that_the_mail_service_quotes_is_neither_logged_nor_shown() {
+fn address_quoted_by_the_mail_service_is_redacted() {
     with_service(Mood::Quotes, |world, _, _| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it has failed", async || logged(&world.system.store).len() == 3).await;
@@ -287,13 +287,13 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead_in_the_log() {
 }
 
 #[test]
-fn a_verdict_mail_is_tried_ever_more_seldom_until_it_is_taken() {
+fn verdict_mail_is_retried_with_backoff_until_accepted() {
     with_service(Mood::Fails, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("the first attempt fails", async || world.told().len() == 2).await;
         world.system.notifier.ask(Wake(mail_id)).await.expect("it answers");
         world.pass(&hand, 1).await;
-        assert_eq!(service.attempts(), 1, "who is waked too early looks, and waits");
+        assert_eq!(service.attempts(), 1, "an early wake-up sends nothing");
         world.pass(&hand, 1).await;
         eventually("the second attempt fails", async || world.told().len() == 3).await;
         service.set(Mood::Takes);
@@ -307,7 +307,7 @@ fn a_verdict_mail_is_tried_ever_more_seldom_until_it_is_taken() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_dead_at_once_and_can_be_sent_by_order() {
+fn permanently_refused_mail_is_dead_until_requeued() {
     with_service(Mood::Refuses, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is dead", async || !world.list(true).await.is_empty()).await;
@@ -326,14 +326,14 @@ fn what_cannot_be_sent_is_dead_at_once_and_can_be_sent_by_order() {
         ];
         world.tells(&events).await;
         let again = || world.system.notifier.ask(Requeue { mail_id: mail_id.clone(), peer: PEER });
-        // it is being sent for a moment after the log says that it was
+        // the mail stays in flight for a moment after the log entry of its sending
         let is_gone = async || matches!(again().await.expect("it answers"), Err(OutboxError::Unknown(_)));
-        eventually("it is known no more", is_gone).await;
+        eventually("the mail is removed", is_gone).await;
     });
 }
 
 #[test]
-fn a_mail_is_dropped_by_order_unless_it_is_being_sent() {
+fn drop_removes_a_mail_unless_it_is_in_flight() {
     with_service(Mood::Hangs, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is being sent", async || service.attempts() == 1).await;
@@ -351,13 +351,13 @@ fn a_mail_is_dropped_by_order_unless_it_is_being_sent() {
 }
 
 #[test]
-fn a_service_that_is_down_for_an_hour_loses_nothing() {
+fn outage_of_the_mail_service_for_an_hour_loses_no_mail() {
     with_service(Mood::Fails, |world, hand, service| async move {
         for n in 0..3 {
             world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
         }
         eventually("the circuit is open", async || service.attempts() == 3).await;
-        // a notice has two attempts alone: while the circuit is open it must not use them up
+        // a notice has only two attempts, which must not be used up while the circuit is open
         for n in 0..9 {
             world.queue_and_wake(MailKind::DivergenceNotice, &format!("cs_{n}")).await;
         }
@@ -367,7 +367,7 @@ fn a_service_that_is_down_for_an_hour_loses_nothing() {
             hand.turn(29);
             world.pass(&hand, 1).await;
         }
-        assert_eq!(service.attempts(), 3, "whether it is back is found out without a mail");
+        assert_eq!(service.attempts(), 3, "probes check the service, not mails");
         service.set(Mood::Takes);
         eventually("all are sent", async || {
             world.pass(&hand, 1).await;
@@ -375,7 +375,7 @@ fn a_service_that_is_down_for_an_hour_loses_nothing() {
         })
         .await;
         assert_eq!(service.tried().len(), 12);
-        eventually("the log tells", async || {
+        eventually("the log contains 12 sent mails", async || {
             world.told().iter().filter(|(event, _)| event == "mail_sent").count() == 12
         })
         .await;
@@ -384,7 +384,7 @@ fn a_service_that_is_down_for_an_hour_loses_nothing() {
 }
 
 #[test]
-fn a_service_that_knows_no_probe_gets_mail_again_once_it_answers() {
+fn service_without_a_probe_gets_mail_again_once_it_answers() {
     with_service(Mood::Fails, |world, hand, service| async move {
         for n in 0..3 {
             world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
@@ -420,7 +420,7 @@ fn one_failing_mail_does_not_open_the_circuit_for_others() {
 }
 
 #[test]
-fn a_mail_that_nobody_told_of_is_found_within_a_minute() {
+fn mail_without_a_wake_up_is_found_within_a_minute() {
     with_service(Mood::Takes, |world, hand, service| async move {
         eventually("the first survey is over", async || {
             world.tick().await;
@@ -438,7 +438,7 @@ fn a_mail_that_nobody_told_of_is_found_within_a_minute() {
 }
 
 #[test]
-fn a_clock_that_was_far_ahead_for_a_while_keeps_no_mail_back() {
+fn clock_that_was_years_ahead_delays_no_mail() {
     with_service(Mood::Fails, |world, hand, service| async move {
         let years = 10 * 365 * 24 * 3600;
         hand.turn(years);
@@ -456,14 +456,14 @@ fn a_clock_that_was_far_ahead_for_a_while_keeps_no_mail_back() {
 }
 
 #[test]
-fn clock_set_back_by_less_than_an_hour_holds_no_mail_back() {
+fn clock_set_back_by_less_than_an_hour_delays_no_mail() {
     with_service(Mood::Fails, |world, hand, service| async move {
         hand.turn(3000);
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("the first attempt fails", async || world.told().len() == 2).await;
         service.set(Mood::Takes);
         hand.turn(-3000);
-        // one look through the outbox
+        // one survey of the outbox
         for _ in 0..100 {
             world.pass(&hand, 1).await;
         }
@@ -472,7 +472,7 @@ fn clock_set_back_by_less_than_an_hour_holds_no_mail_back() {
 }
 
 #[test]
-fn what_was_queued_before_a_restart_is_sent_behind_it() {
+fn mail_queued_before_a_restart_is_sent_after_it() {
     let (hand, service) = (Hand::new(), MadeUp::new(Mood::Fails));
     with_outside(hand.clone(), outside(None), |world| async move {
         world.queue_and_wake(MailKind::DivergenceNotice, "cs_1").await;
@@ -493,7 +493,7 @@ fn what_was_queued_before_a_restart_is_sent_behind_it() {
 }
 
 #[test]
-fn whoever_rests_has_settled_what_was_under_way_and_begins_nothing() {
+fn rest_settles_attempts_in_flight_and_starts_no_more() {
     with_service(Mood::Hangs, |world, hand, service| async move {
         for n in 0..9 {
             world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
@@ -511,7 +511,7 @@ fn whoever_rests_has_settled_what_was_under_way_and_begins_nothing() {
 }
 
 #[test]
-fn at_most_four_are_sent_at_once_and_each_by_one() {
+fn at_most_four_mails_are_in_flight_and_none_twice() {
     with_service(Mood::Hangs, |world, hand, service| async move {
         let mut ids = Vec::new();
         for n in 0..12 {
@@ -531,7 +531,7 @@ fn at_most_four_are_sent_at_once_and_each_by_one() {
 }
 
 #[test]
-fn an_outbox_of_many_times_the_head_is_sent_to_the_last() {
+fn outbox_larger_than_the_head_is_sent_completely() {
     let (hand, service) = (Hand::new(), MadeUp::new(Mood::Takes));
     with_outside(hand, outside(None), |world| async move {
         for n in 0..5 * HEAD_MAX {
@@ -548,7 +548,7 @@ fn an_outbox_of_many_times_the_head_is_sent_to_the_last() {
 }
 
 #[test]
-fn what_the_log_does_not_take_is_settled_when_it_does_and_not_sent_again() {
+fn sent_mail_is_settled_once_the_log_recovers_and_not_resent() {
     with_service(Mood::Hangs, |world, hand, service| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is being sent", async || service.attempts() == 1).await;
@@ -560,12 +560,12 @@ fn what_the_log_does_not_take_is_settled_when_it_does_and_not_sent_again() {
         world.settled().await;
         assert_eq!(service.attempts(), 1);
         world.tells(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
-        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        let lines = world.fallback_lines.lock().expect("unpoisoned lock").clone();
         assert_eq!(lines, [""; 0], "it is in the log, and nowhere else");
     });
 }
 
-/// Waits until the log has found that the disk takes nothing.
+/// Waits until the log has found that the disk accepts no writes.
 async fn is_broken(world: &World) {
     let mut report = world.system.log.report();
     report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
@@ -577,27 +577,27 @@ fn entries_the_log_never_accepts_go_to_the_service_log_once_at_the_end() {
     with_service(Mood::Hangs, |world, hand, service| {
         let lines = Arc::clone(&lines);
         async move {
-            *lines.lock().expect("nobody panicked") = Arc::clone(&world.fallback_lines);
+            *lines.lock().expect("unpoisoned lock") = Arc::clone(&world.fallback_lines);
             world.queue_and_wake(MailKind::Verdict, "cs_1").await;
             eventually("it is being sent", async || service.attempts() == 1).await;
             world.break_store();
             service.set(Mood::Takes);
             is_broken(&world).await;
             world.pass(&hand, 100).await;
-            // a try more, and the log is gone for good
+            // one more retry, and then the log is closed for good
             tokio::time::sleep(Duration::from_millis(1100)).await;
             world.system.log.close().await;
-            assert!(world.fallback_lines.lock().expect("nobody panicked").is_empty());
+            assert!(world.fallback_lines.lock().expect("unpoisoned lock").is_empty());
         }
     });
-    let lines = lines.lock().expect("nobody panicked").lock().expect("nobody panicked").clone();
+    let lines = lines.lock().expect("unpoisoned lock").lock().expect("unpoisoned lock").clone();
     assert!(lines.len() == 1 && lines[0].contains("mail_sent"), "{lines:?}");
 }
 
 #[test]
-fn nothing_is_sent_while_the_log_takes_nothing() {
+fn no_mail_is_sent_while_the_log_is_unavailable() {
     with_service(Mood::Takes, |world, hand, service| async move {
-        // it is due in a moment: on a busy machine the notifier's own tick may come before the log is broken
+        // the mail is due later: on a busy machine the notifier's own tick may run before the log is broken
         hand.turn(5);
         let mail_id = world.queue(MailKind::Verdict, "cs_1").await;
         hand.turn(-5);
@@ -618,17 +618,17 @@ fn nothing_is_sent_while_the_log_takes_nothing() {
 }
 
 #[test]
-fn panics_cost_no_mail() {
+fn panics_lose_no_mail() {
     with_service(Mood::Hangs, |world, hand, service| async move {
         world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("it is being sent", async || service.attempts() == 1).await;
-        // who is started again looks through the outbox, and needs not be told
+        // a restarted notifier surveys the outbox and needs no wake-up
         world.queue(MailKind::Verdict, "cs_2").await;
         world.system.notifier.ask(crate::InjectPanic).await.expect_err("it panics");
         service.set(Mood::Takes);
         world.settled().await;
         assert!(service.tried().values().all(|tried| *tried == 1), "{:?}", service.tried());
-        // and one of the mail service's own
+        // a panic of the mail service itself
         service.set(Mood::Panics);
         world.queue_and_wake(MailKind::Verdict, "cs_3").await;
         eventually("it is tried", async || service.attempts() == 3).await;
@@ -644,7 +644,7 @@ fn panics_cost_no_mail() {
 }
 
 #[test]
-fn mails_are_listed_in_the_order_of_their_ids_page_by_page() {
+fn mails_are_listed_by_id_in_pages() {
     with_outside(Hand::new(), outside(None), |world| async move {
         for n in [3, 1, 2] {
             world.queue(MailKind::Verdict, &format!("cs_{n}")).await;

@@ -28,7 +28,7 @@ fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
 }
 
 #[test]
-fn of_simultaneous_attempts_one_is_let_through() {
+fn one_of_simultaneous_attempts_is_permitted() {
     with_world(|World { system, .. }| async move {
         let asked: Vec<_> = (0..20)
             .map(|_| {
@@ -45,7 +45,7 @@ fn of_simultaneous_attempts_one_is_let_through() {
 }
 
 #[test]
-fn what_did_not_reach_the_model_is_given_back() {
+fn attempt_that_did_not_reach_the_model_can_be_undone() {
     with_world(|World { system, .. }| async move {
         let taken = system.rate_limiter.ask(take("cs_1")).await.expect("it answers");
         let (taken, _place) = taken.expect("it is the first");
@@ -57,13 +57,13 @@ fn what_did_not_reach_the_model_is_given_back() {
 }
 
 #[test]
-fn all_calls_together_stay_within_the_budget_in_any_minute() {
+fn calls_stay_within_the_budget_in_any_minute() {
     for per_minute in [1, 2, 3, 4, 7, 60, 1000] {
         let clock = FakeRelativeClock::default();
         let limit = NonZeroU32::new(per_minute).expect("not zero");
         let governor = governor::RateLimiter::direct_with_clock(quota(limit), clock.clone());
         let (mut now_ms, mut taken): (u64, Vec<u64>) = (0, Vec::new());
-        // whoever asks all the time, for three minutes
+        // a caller that calls all the time, for three minutes
         while now_ms < 180_000 {
             while governor.check().is_ok() {
                 taken.push(now_ms);
@@ -83,7 +83,7 @@ fn all_calls_together_stay_within_the_budget_in_any_minute() {
 }
 
 #[test]
-fn whoever_is_over_the_budget_is_told_when_to_come_again() {
+fn budget_error_contains_the_wait() {
     let per_minute = NonZeroU32::new(4).expect("not zero");
     let calls = Calls::new(CallLimits { per_minute, at_once: 100 });
     assert_eq!(calls.take(), Ok(()));
@@ -92,7 +92,7 @@ fn whoever_is_over_the_budget_is_told_when_to_come_again() {
 }
 
 #[test]
-fn so_many_calls_are_under_way_at_once_and_no_more() {
+fn calls_at_once_are_limited() {
     let per_minute = NonZeroU32::new(1000).expect("not zero");
     let calls = Calls::new(CallLimits { per_minute, at_once: 2 });
     let (first, second) = (calls.take_place(), calls.take_place());

@@ -1,4 +1,4 @@
-//! One verdict on its way: leave, model, gate.
+//! One generation in progress: limits, model call, gate.
 
 use super::{AskedModel, Doors};
 use crate::audit::logger::CommitError;
@@ -20,57 +20,57 @@ use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a flight ended as, for everyone who waits for it.
+/// The result of a flight, for all callers that wait for it.
 pub type Landed = Result<SubmissionOutcome, Arc<Failed>>;
 
-/// Why there is no verdict. Nothing was delivered, and nothing of it is cached.
+/// Why there is no verdict. Nothing was delivered, and no part of the verdict is cached.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// Nobody knows what the session asked.
+    /// The session is unknown, and so is its question.
     #[error("the session is not known")]
     SessionUnknown,
-    /// The session's first verdict was delivered; only reading it makes it anew.
-    #[error("the session's verdict was delivered already")]
+    /// The session's first verdict was already delivered. It is regenerated only by a read.
+    #[error("the session's verdict was already delivered")]
     DeliveredAlready,
-    /// There is no model.
+    /// No model is configured.
     #[error("no model is configured")]
     NoModel,
-    /// Not now.
+    /// A limit is reached.
     #[error(transparent)]
     Limited(Limited),
-    /// The model's circuit is open, or it asked for a wait.
+    /// The model's circuit is open, or the model requested a wait.
     #[error("{error}")]
     NotPermitted {
         /// The cause.
         error: PermitError,
-        /// When to try again.
+        /// Time until a retry makes sense.
         retry_after: Duration,
     },
-    /// The model gave no answer that can be judged.
+    /// The model returned no answer that can be judged.
     #[error("{error}")]
     Model {
-        /// What it did instead.
+        /// Why the call returned no answer.
         error: ModelError,
-        /// When it makes sense to try again.
+        /// Time until a retry makes sense; `None` if a retry makes no sense.
         retry_after: Option<Duration>,
     },
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The attempt could not be noted.
+    /// The attempt could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The cache could not be asked.
+    /// The cache failed.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The gate could not judge it, or not log it.
+    /// The gate could not judge or log the verdict.
     #[error(transparent)]
     Gate(#[from] GateError),
     /// An actor did not answer.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
-    /// The flight itself panicked.
-    #[error("having the verdict made failed")]
+    /// The flight's task panicked.
+    #[error("generating the verdict failed unexpectedly")]
     Crashed,
 }
 
@@ -84,10 +84,10 @@ impl From<TakeError> for Failed {
     }
 }
 
-/// Where a circuit that an administrator holds open, or a model that says nothing of it, is tried again.
+/// When to retry if an administrator holds the circuit open, or the model reports no wait.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Whoever flies. Its flights share it.
+/// Runs the flights, which share its parts.
 #[derive(Debug)]
 pub(super) struct Pilot {
     pub(super) model: Option<AskedModel>,
@@ -97,29 +97,29 @@ pub(super) struct Pilot {
     pub(super) metrics: Metrics,
 }
 
-/// A verdict that is to be made, and how.
+/// A verdict to generate: the submission, its prompt and the settings.
 struct Order {
     submission: Submission,
     prompt: Prompt,
     settings: Settings,
 }
 
-/// The leave to call the model.
+/// The permits for a model call.
 struct Leave {
     lease: Lease,
-    /// The place among those that are on their way, held to the flight's end.
+    /// The place among the calls in flight, held until the flight ends.
     _place: Place,
-    /// The note of a regeneration.
+    /// The committed attempt, for a regeneration.
     taken: Option<Taken>,
 }
 
 impl Pilot {
-    /// Has the lost verdict of a session made anew.
+    /// Regenerates the lost verdict of a session.
     pub(super) async fn regenerate(&self, session_id: SessionId) -> Landed {
         self.ended(GatePath::Regen, self.try_regenerate(session_id).await)
     }
 
-    /// Has a first verdict made.
+    /// Generates a first verdict.
     pub(super) async fn generate(&self, submission: Submission) -> Landed {
         self.ended(GatePath::Generate, self.try_generate(submission).await)
     }
@@ -131,7 +131,7 @@ impl Pilot {
     }
 
     async fn try_regenerate(&self, session_id: SessionId) -> Result<SubmissionOutcome, Failed> {
-        // another flight may have brought it since the reader missed it
+        // another flight may have stored the verdict since the reader's cache miss
         if let Some((delivery, _)) = self.store.verdict(&session_id)? {
             return Ok(SubmissionOutcome::Replayed(Arc::new(delivery.into())));
         }
@@ -183,7 +183,7 @@ impl Pilot {
     }
 
     async fn lease(&self, model: &AskedModel) -> Result<Lease, Failed> {
-        // what cannot be delivered need not be paid for
+        // a verdict that could not be delivered must not cost a model call
         if let Some((cause, _)) = self.doors.log.report().borrow().takes_no_work() {
             return Err(CommitError::Unavailable(cause.clone()).into());
         }
@@ -198,7 +198,7 @@ impl Pilot {
         })
     }
 
-    /// Whether the circuit that a call was let through has stayed closed.
+    /// Whether the circuit has not opened since it permitted the call.
     async fn is_closed(&self, oracle_id: &OracleId) -> bool {
         let statuses = self.doors.oracle_health.ask(Statuses).await.unwrap_or_default();
         statuses
@@ -206,7 +206,7 @@ impl Pilot {
             .any(|health| health.oracle_id == *oracle_id && health.status != health::Status::CircuitOpen)
     }
 
-    /// Calls the model and brings its answer to the gate.
+    /// Calls the model and sends its answer to the gate.
     async fn fly(
         &self,
         model: &AskedModel,
@@ -271,8 +271,8 @@ impl Pilot {
         closed && matches!(self.doors.rate_limiter.ask(TakeRetry).await, Ok(Ok(())))
     }
 
-    /// Logs what a call was that gave nothing to judge, and takes back the note of an attempt that did not reach the
-    /// model. Hands back how long the session has to wait.
+    /// Logs a call without an answer that can be judged, and undoes the attempt if it did not reach the model. Returns how
+    /// long the session has to wait.
     async fn gave_nothing(
         &self,
         order: &Order,
@@ -284,20 +284,20 @@ impl Pilot {
         if let Some(taken) = unreached {
             taken.give_back(&mut record);
         }
-        // an entry that cannot be committed goes to the service log, and there is no verdict either way
+        // an entry that cannot be committed goes to the service log; there is no verdict in either case
         if let Err(error) = self.doors.log.commit(record).await {
-            tracing::warn!(%error, "a call of the model is not in the log");
+            tracing::warn!(%error, "could not log a model call");
         }
         self.wait_after(order.submission.path, &order.submission.session_id)
     }
 
-    /// The time until the session's next regeneration; none unless `path` is a regeneration.
+    /// The time until the session's next regeneration; `None` unless `path` is a regeneration.
     fn wait_after(&self, path: GatePath, session_id: &SessionId) -> Option<Duration> {
         (path == GatePath::Regen).then(|| self.wait(session_id)).flatten()
     }
 
-    /// How long until a session's verdict may be made anew, if that is not now. What the rate limiter says counts; this
-    /// spares it, and the circuit, those who come too soon.
+    /// The time until a session's verdict may be regenerated; `None` for now. The rate limiter decides. This check only
+    /// avoids that requests that come too soon reach the rate limiter and the circuit.
     fn wait(&self, session_id: &SessionId) -> Option<Duration> {
         let noted = self.store.regen_attempt(session_id).ok().flatten();
         let wait = noted.and_then(|(attempt, _)| attempt.wait(self.clock.now()));
@@ -317,7 +317,7 @@ impl Pilot {
         match self.doors.crosscheck.ask(Judge(submission)).await {
             Ok(outcome) => Ok(outcome?.with_retry_after(self.wait_after(path, &session_id))),
             Err(error) => {
-                // the gate would have logged it
+                // the gate would have logged the call
                 self.doors.log.commit(Made::record(made.as_ref(), None)).await?;
                 Err(error.into())
             }
@@ -331,7 +331,7 @@ impl Order {
     }
 }
 
-/// What a call says about the model's health.
+/// The effect of a call on the model's health.
 fn outcome(called: &Called) -> health::Outcome {
     match called.health {
         Health::Answered => health::Outcome::Success { latency_ms: Some(called.latency_ms) },

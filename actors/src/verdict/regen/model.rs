@@ -1,26 +1,26 @@
-//! The model that is asked, and with which settings.
+//! The configured model and its settings.
 
 use crate::upstream::{Caller, ModelError};
 use oracled_domain::OracleId;
 use oracled_domain::verdict::generation::Settings;
 use oracled_domain::verdict::session::Original;
 
-/// The model that is asked, and with which settings.
+/// The configured model and its settings.
 #[derive(Debug, Clone)]
 pub struct AskedModel {
-    /// Its name among the oracles.
+    /// The model's name among the oracles.
     pub oracle_id: OracleId,
-    /// Whoever calls it.
+    /// The client that calls the model.
     pub caller: Caller,
-    /// How it is asked for a first verdict.
+    /// The settings for first verdicts.
     pub original: Settings,
     /// The configured name, for a session whose first model is not known.
     name: String,
 }
 
 impl AskedModel {
-    /// The model called `name` behind `caller`. However it is asked for first verdicts, it is asked for lost ones with
-    /// the locked settings.
+    /// The model called `name`, which `caller` calls. First verdicts use the settings in `original`; regenerations always
+    /// use the locked settings.
     #[must_use]
     pub const fn new(oracle_id: OracleId, caller: Caller, name: String, original: Settings) -> Self {
         Self { oracle_id, caller, original, name }

@@ -13,7 +13,7 @@ impl SubmissionOutcome {
             Self::Stored(_) => MadeOutcome::Delivered,
             Self::Regenerated(..) => MadeOutcome::Regenerated,
             Self::Replayed(_) => MadeOutcome::Replayed,
-            // a made verdict is never only judged
+            // a generated verdict is never only checked
             Self::Checked(_) | Self::RejectedByCrosscheck { .. } => MadeOutcome::Rejected,
             Self::RejectedByRules { .. } => MadeOutcome::RefusedByRules,
             Self::Mismatch(_) => MadeOutcome::SessionMismatch,

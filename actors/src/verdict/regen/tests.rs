@@ -18,12 +18,12 @@ use tokio::sync::Notify;
 
 const PEER: Peer = Peer { uid: 7, gid: 8, pid: None };
 
-/// A model that says what a test wants.
+/// A model with scripted answers.
 #[derive(Debug, Default)]
 struct MadeUp {
     says: Mutex<VecDeque<Result<String, Miss>>>,
     asked: Mutex<Vec<(String, Settings)>>,
-    /// What it waits for before it answers, if it waits.
+    /// Delays each answer until a notification, if it is set.
     held: Option<Notify>,
 }
 
@@ -33,11 +33,11 @@ impl MadeUp {
     }
 
     fn calls(&self) -> usize {
-        self.asked.lock().expect("nobody panics holding it").len()
+        self.asked.lock().expect("the lock is not poisoned").len()
     }
 
     fn settings(&self) -> Vec<Settings> {
-        let asked = self.asked.lock().expect("nobody panics holding it");
+        let asked = self.asked.lock().expect("the lock is not poisoned");
         asked.iter().map(|(_, settings)| settings.clone()).collect()
     }
 }
@@ -59,9 +59,9 @@ impl Model for MadeUp {
     ) -> BoxFuture<'a, Attempt> {
         self.asked
             .lock()
-            .expect("nobody panics holding it")
+            .expect("the lock is not poisoned")
             .push((prompt.text().to_owned(), settings.clone()));
-        let said = self.says.lock().expect("nobody panics holding it").pop_front();
+        let said = self.says.lock().expect("the lock is not poisoned").pop_front();
         Box::pin(async move {
             if let Some(held) = &self.held {
                 held.notified().await;
@@ -148,7 +148,7 @@ fn regeneration_uses_locked_settings_and_the_same_prompt() {
         assert_eq!(check.divergence_level, Some(DivergenceLevel::Significant));
         assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(true)));
 
-        let asked = model.asked.lock().expect("nobody panics holding it").clone();
+        let asked = model.asked.lock().expect("the lock is not poisoned").clone();
         let [(prompt, _), (prompt_again, _)] = asked.as_slice() else { panic!("two calls: {asked:?}") };
         assert_eq!(prompt, prompt_again);
         let [original, regen] = model.settings().try_into().expect("two calls");
@@ -197,7 +197,7 @@ fn thousand_reads_of_one_missing_verdict_are_one_call() {
     });
 }
 
-/// Sends all of these at once, and lets the model answer when the first has reached it.
+/// Sends all of these at the same time, and lets the model answer when the first has reached it.
 async fn amid_a_call(
     world: &World,
     model: &MadeUp,
@@ -220,7 +220,7 @@ async fn amid_a_call(
     }
     let mut landed = Vec::new();
     for flight in flights {
-        // one permit a call that may follow
+        // one notification for each model call that may follow
         model.held.as_ref().expect("it waits").notify_one();
         landed.push(flight.await.expect("it lives"));
     }
@@ -277,7 +277,7 @@ fn order_is_not_answered_with_the_refusal_of_another_uid() {
         let refused = refused.await.expect("it lives");
         assert!(matches!(refused, Ok(SubmissionOutcome::RejectedByRules { .. })), "{refused:?}");
 
-        // the facts of that refusal apply to the first of two equal orders, and not to the other
+        // the facts of that refusal apply to the first of the two equal orders, and not to the other
         let [first, other] = [1001, 1002].map(|uid| by(uid, order("Sell honey?")));
         while model.calls() < 2 {
             tokio::task::yield_now().await;
@@ -327,7 +327,7 @@ fn read_during_an_order_shares_its_verdict_and_orders_have_no_rate_limit() {
 }
 
 #[test]
-fn what_could_not_be_delivered_is_not_asked_for() {
+fn model_is_not_called_if_the_verdict_could_not_be_stored() {
     let model = MadeUp::saying([]);
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
@@ -343,7 +343,7 @@ fn what_could_not_be_delivered_is_not_asked_for() {
 }
 
 #[test]
-fn whoever_comes_too_soon_is_told_so_although_the_circuit_is_open() {
+fn rate_limit_is_reported_before_an_open_circuit() {
     let model = MadeUp::saying((0..3).map(|_| failure(Kind::Status(503))));
     with_model(model, |world, _| async move {
         for n in 0..3 {
@@ -356,7 +356,7 @@ fn whoever_comes_too_soon_is_told_so_although_the_circuit_is_open() {
 }
 
 #[test]
-fn a_rest_waits_for_what_is_on_its_way() {
+fn rest_waits_for_flights_in_progress() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         world.system.regen.ask(Rest).await.expect("nothing is on its way");
@@ -395,11 +395,11 @@ fn second_regeneration_within_5_minutes_is_refused_after_any_outcome() {
 }
 
 #[test]
-fn an_attempt_that_did_not_reach_the_model_does_not_count() {
+fn attempt_that_did_not_reach_the_model_does_not_count() {
     let model = MadeUp::saying([failure(Kind::Connect)]);
     with_model(model, |world, _| async move {
         register(&world, "cs_1", None).await;
-        let unreached = read(&world, "cs_1").await.expect_err("nobody is there");
+        let unreached = read(&world, "cs_1").await.expect_err("the model is unreachable");
         let Failed::Model { error: ModelError::Unavailable { .. }, retry_after } = &*unreached else {
             panic!("{unreached:?}")
         };
@@ -409,7 +409,7 @@ fn an_attempt_that_did_not_reach_the_model_does_not_count() {
 }
 
 #[test]
-fn the_limit_holds_over_a_restart() {
+fn session_limit_survives_a_restart() {
     let model = MadeUp::saying([failure(Kind::Status(500))]);
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
@@ -423,10 +423,10 @@ fn the_limit_holds_over_a_restart() {
 }
 
 #[test]
-fn nothing_is_generated_for_an_unknown_or_delivered_session() {
+fn unknown_or_delivered_session_gets_no_generation() {
     let model = MadeUp::saying([]);
     with_model(model, |world, model| async move {
-        let unknown = read(&world, "cs_1").await.expect_err("nobody knows it");
+        let unknown = read(&world, "cs_1").await.expect_err("the session is unknown");
         assert!(matches!(&*unknown, Failed::SessionUnknown), "{unknown:?}");
         register(&world, "cs_1", Some(Label::Green)).await;
         let delivered = deliver(&world, "cs_1", "Sell honey?").await.expect_err("it has its verdict");
@@ -436,7 +436,7 @@ fn nothing_is_generated_for_an_unknown_or_delivered_session() {
 }
 
 #[test]
-fn after_three_failures_the_circuit_is_open_and_nobody_is_asked() {
+fn model_is_not_called_after_three_failures_open_the_circuit() {
     let model = MadeUp::saying((0..3).map(|_| failure(Kind::Status(503))));
     with_model(model, |world, model| async move {
         for n in 0..4 {
@@ -461,7 +461,7 @@ fn after_three_failures_the_circuit_is_open_and_nobody_is_asked() {
 }
 
 #[test]
-fn a_refused_verdict_is_logged_with_its_making_and_nothing_of_it_is_kept() {
+fn rejected_verdict_is_logged_with_its_model_call_and_not_stored() {
     let model = MadeUp::saying([Ok(r#"{"verdict":"GREEN","summary":" ","note":"q7x"}"#.into())]);
     with_model(model, |world, _| async move {
         let refused = deliver(&world, "cs_1", "Sell honey?").await;
@@ -489,7 +489,7 @@ fn verdict_made_while_the_store_is_broken_is_not_delivered_but_logged() {
         model.held.as_ref().expect("it waits").notify_one();
         let landed = read.await.expect("the reader lives").expect_err("nothing can be logged");
         assert!(matches!(&*landed, Failed::Gate(_)), "{landed:?}");
-        let lines = world.fallback_lines.lock().expect("nobody panics here").clone();
+        let lines = world.fallback_lines.lock().expect("the lock is intact").clone();
         let events: Vec<_> = ["oracle_interaction", "tmm_crosscheck"]
             .map(|event| lines.iter().filter(|line| line.contains(event)).count())
             .into();
@@ -519,7 +519,7 @@ fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
         while !logged(&world.system.store).contains(&"infrastructure_variance".to_owned()) {
             tokio::task::yield_now().await;
         }
-        // those of which nothing is known do not push out those that were counted
+        // regenerations without an original do not displace the counted ones
         for n in 100..210 {
             register(&world, &format!("cs_{n}"), None).await;
             assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(SubmissionOutcome::Regenerated(..))));
@@ -532,7 +532,7 @@ fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
 }
 
 #[test]
-fn a_flight_survives_a_panic_of_the_actor_that_has_let_it_off() {
+fn flight_survives_a_panic_of_its_actor() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
@@ -556,7 +556,7 @@ fn a_flight_survives_a_panic_of_the_actor_that_has_let_it_off() {
 }
 
 #[test]
-fn a_check_that_is_told_while_a_lost_verdict_is_made_is_not_passed_by() {
+fn check_set_during_a_regeneration_makes_its_verdict_stale() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", Some(Label::Green)).await;

@@ -1,4 +1,4 @@
-//! What the values of sources are held against, whoever asks what of which time in between.
+//! The baselines of sources, with questions of other workflows and about other times in between.
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, live, with_scene};
@@ -19,7 +19,7 @@ fn limits() -> Json {
     json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}}})
 }
 
-/// A live source that has said 54208 once, and says 99999999 from then on.
+/// A live source that answered 54208 once, and answers 99999999 from then on.
 async fn one_that_jumps(scene: &Scene) {
     let system = &scene.world.system;
     live(system, "live", json!({})).await;
@@ -40,7 +40,7 @@ async fn is_suspicious(system: &System, more: Json) -> Arc<Envelope> {
     envelope
 }
 
-/// The review of a jump.
+/// The id of the review of a deviation.
 async fn suspected(system: &System) -> String {
     is_suspicious(system, json!({})).await.review_id.clone().expect("it has one")
 }
@@ -72,7 +72,7 @@ fn other_workflow_or_time_does_not_move_a_baseline() {
             let system = &scene.world.system;
             one_that_jumps(&scene).await;
             is_suspicious(system, json!({})).await;
-            // whoever sets no limit takes it, and so it is kept, and still fresh for a while
+            // a workflow without limits accepts the value, so it is cached, and fresh for a while
             workflow(system, &["live"], json!({"workflow_id": "careless"})).await;
             let careless = asked(system, json!({"workflow": "careless"})).await.expect("an envelope");
             assert_eq!(careless.kind, EnvelopeKind::Authoritative);
@@ -80,7 +80,7 @@ fn other_workflow_or_time_does_not_move_a_baseline() {
             assert_eq!(
                 scene.upstream.calls("live"),
                 2,
-                "what careless has taken comes from the cache: {cached:?}"
+                "the value that `careless` accepted comes from the cache: {cached:?}"
             );
             let now = system.clock.now();
             is_suspicious(system, json!({"point_in_time": now})).await;
@@ -100,7 +100,7 @@ fn confirmed_value_is_the_baseline_from_then_on() {
             one_that_jumps(&scene).await;
             let review_id = suspected(system).await;
             resolved(system, &review_id, "99999999").await;
-            // as long as the lock is valid it holds for later moments, too; and then the source stands by itself
+            // while the lock is valid it covers later times, too; after that the source's own value counts
             let locked =
                 asked(system, json!({"point_in_time": system.clock.now()})).await.expect("an envelope");
             assert_eq!(locked.kind, EnvelopeKind::Authoritative);
@@ -114,7 +114,7 @@ fn confirmed_value_is_the_baseline_from_then_on() {
 }
 
 #[test]
-fn a_jump_whose_confirmation_is_taken_back_is_a_jump_again() {
+fn revoked_confirmation_makes_the_value_a_deviation_again() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -168,7 +168,7 @@ fn revoked_confirmation_of_the_first_deviation_is_a_deviation_again() {
 }
 
 #[test]
-fn a_jump_that_is_dismissed_is_a_jump_all_the_same() {
+fn dismissed_deviation_remains_a_deviation() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -188,7 +188,7 @@ fn a_jump_that_is_dismissed_is_a_jump_all_the_same() {
 }
 
 #[test]
-fn what_a_person_is_to_look_at_takes_the_place_of_no_answer_that_is_kept() {
+fn deviating_answer_does_not_replace_the_cached_one() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -237,7 +237,7 @@ fn deviation_under_a_lock_is_one_again_when_the_lock_ends() {
 }
 
 #[test]
-fn a_jump_that_is_ingested_twice_is_a_jump() {
+fn deviation_that_is_ingested_twice_remains_a_deviation() {
     with_scene(
         |_| {},
         async |scene: Scene| {

@@ -1,4 +1,4 @@
-//! Decisions while the system's clock is set back.
+//! Decisions after the system's clock was set back.
 
 use super::support::*;
 use crate::testing::{World, with_world};

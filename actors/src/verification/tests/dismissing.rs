@@ -12,10 +12,10 @@ use oracled_domain::verification::review::{Dismissal, Resolution, ReviewState, R
 use oracled_store::ReviewQuery;
 use serde_json::json;
 
-/// So often two come at the same time.
+/// Number of repetitions of a race.
 const RACES: usize = 8;
 
-/// Asks what two sources disagree on, and tells which review that is.
+/// Asks a question on which two sources disagree, and returns the id of its review.
 async fn disputed(system: &System) -> String {
     let envelope = verified(system).await;
     assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
@@ -88,7 +88,7 @@ fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
 }
 
 #[test]
-fn nothing_is_dismissed_without_a_reason_or_that_nobody_has_opened() {
+fn dismissal_needs_a_valid_reason_and_a_known_review() {
     with_world(async |World { system, .. }: World| {
         two_that_say(&system, "54208", "54608", json!({})).await;
         let review_id = disputed(&system).await;
@@ -103,14 +103,14 @@ fn nothing_is_dismissed_without_a_reason_or_that_nobody_has_opened() {
 }
 
 #[test]
-fn a_dispute_that_has_healed_is_dismissed_and_opens_nothing_more() {
+fn ended_dispute_is_dismissed_and_opens_no_new_review() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         two_that_say(system, "54208", "54608", json!({})).await;
         let review_id = disputed(system).await;
         says(system, "office-b", "2020-04-15", &["Aruba,ABW,1960,54208"]).await;
         assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
-        assert_eq!(open(system), [&*review_id], "nobody has said anything of it");
+        assert_eq!(open(system), [&*review_id], "the review is still open");
         dismiss(system, &review_id, "healed").await.expect("it is dismissed");
         assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
         assert_eq!(open(system), [""; 0]);
@@ -118,7 +118,7 @@ fn a_dispute_that_has_healed_is_dismissed_and_opens_nothing_more() {
 }
 
 #[test]
-fn of_several_reviews_of_one_thing_the_one_that_is_named_is_dismissed() {
+fn only_the_named_review_of_a_subject_is_dismissed() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         two_that_say(system, "54208", "54608", json!({})).await;
@@ -133,7 +133,7 @@ fn of_several_reviews_of_one_thing_the_one_that_is_named_is_dismissed() {
 }
 
 #[test]
-fn of_a_resolution_and_a_dismissal_that_come_at_once_exactly_one_counts() {
+fn simultaneous_resolution_and_dismissal_have_one_winner() {
     with_world(async |World { system, .. }: World| {
         two_that_say(&system, "54208", "54608", json!({})).await;
         for _ in 0..RACES {
@@ -185,7 +185,7 @@ fn questions_about_different_times_share_one_open_review() {
         assert_ne!(present, review_id, "the present has a review of its own");
         resolve(system, &review_id).await.expect("it is open");
         assert_eq!(open(system), [&*present]);
-        // a lock holds for the times of its review
+        // a lock covers only the times of its review
         assert_eq!(about(&questions[0]).await.kind, EnvelopeKind::Authoritative);
         for question in &questions[1..] {
             let other = about(question).await;

@@ -1,4 +1,4 @@
-//! Which answers of live sources are kept, and what of them guards against replays.
+//! The caching of live sources' answers, and their issue times as a guard against replays.
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, key, live, thing, with_scene};
@@ -17,13 +17,13 @@ const HONEST: Act = Act::at_once(Says::People("54208"));
 const AHEAD: Act = Act::at_once(Says::Changed("54208", |candidate| {
     candidate.observed_at += SignedDuration::from_secs(30);
 }));
-/// It has more to say of what nobody has asked about than is kept.
+/// An answer with a value on an axis that was not requested, which is too long to be cached.
 const LONG: Act = Act::at_once(Says::Changed("54208", |candidate| {
     let stated = Stated { value: Value::Text("x".repeat(64 << 10)), definition: None };
     drop(candidate.values.insert("area_name".into(), stated));
 }));
 
-/// A live source that knows the past, with these settings of its adapter.
+/// A live source that answers about the past, with these adapter settings.
 async fn one_that_remembers(scene: &Scene, settings: Json) {
     let system = &scene.world.system;
     live(system, "live", json!({})).await;
@@ -35,7 +35,7 @@ async fn one_that_remembers(scene: &Scene, settings: Json) {
     scene.upstream.plays("live", &[HONEST]);
 }
 
-/// When an answer was issued is told.
+/// Adapter settings for answers with an issue time.
 fn issued() -> Json {
     json!({"issued_at": {"path": "issued"}, "max_issue_age_seconds": 7200})
 }
@@ -45,7 +45,7 @@ async fn verified_of(system: &System, point_in_time: Timestamp) {
     assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{envelope:#?}");
 }
 
-/// Twenty questions, each as of a moment of its own.
+/// Asks twenty questions, each about another time.
 async fn twenty(system: &System) {
     for _ in 0..20 {
         after_s(1).await;
@@ -58,7 +58,7 @@ fn kept(system: &System) -> usize {
 }
 
 #[test]
-fn questions_about_twenty_moments_leave_no_twenty_answers() {
+fn questions_about_many_times_do_not_fill_the_cache() {
     for (settings, rows) in [(json!({}), 0), (json!({"ttl_seconds": 3600}), 1), (issued(), 1)] {
         with_scene(
             |_| {},
@@ -93,7 +93,7 @@ fn answer_about_the_past_is_reused_within_its_ttl_for_its_time_only() {
                 verified_of(system, of).await;
                 assert_eq!(scene.upstream.calls("live"), calls);
             }
-            // and neither for the present, nor that for the past
+            // an answer about the past is not used for the present, and the other way round
             verified(system).await;
             verified_of(system, moment).await;
             assert_eq!(scene.upstream.calls("live"), 5);
@@ -113,7 +113,7 @@ fn issue_time_of_a_past_answer_is_guarded_after_the_answer_is_gone() {
             let past = KeptKey::of(&source_id("live"), &thing("ABW"), Some(last));
             let (row, _) = system.store.kept(&past).expect("it is read").expect("it is there");
             assert_eq!((row.candidate, row.issued_at), (None, Some(last)));
-            // it has been looked through meanwhile
+            // the upkeep has run meanwhile
             after_s(3700).await;
             verified_of(system, last - SignedDuration::from_hours(24)).await;
             assert_eq!(scene.upstream.guarded_by("live"), Some(last));

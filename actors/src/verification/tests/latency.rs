@@ -1,4 +1,4 @@
-//! What slow, dead, flapping and recovering sources do to one question after another.
+//! Sequences of questions to slow, dead, flapping and recovering sources.
 
 use super::support::*;
 use super::upstream::{
@@ -39,7 +39,7 @@ async fn health(system: &System, oracle_id: &str) -> Status {
     statuses.into_iter().find(|status| status.oracle_id.as_str() == name).expect("it is watched").status
 }
 
-/// How the log says that sources were asked: whom, whether the answer came from a cache, and whether it was stale.
+/// The logged calls: the source, whether the answer came from the cache, and whether it was stale.
 fn asked_of(system: &System, execution_id: &str) -> Vec<(String, bool, bool)> {
     let entries = entries(system, execution_id).into_iter().filter(|entry| entry["event"] == "source_asked");
     let flag = |entry: &Json, field: &str| entry[field].as_bool().expect("a flag");
@@ -68,18 +68,18 @@ fn circuit_opens_after_failures_reports_retry_time_and_closes_by_trials() {
             assert_eq!((envelope.candidates[0].outcome, took_ms), (CallOutcome::CircuitOpen, 0));
             assert_eq!((retry_after(&envelope), scene.upstream.calls("live")), (Some(30_000), 3));
             assert_eq!(envelope.reasons, [Reason::OracleUnreachable].into());
-            // it was not asked, and the log does not say so
+            // the source was not called, so no call is logged
             assert_eq!(asked_of(system, &envelope.execution_id), [("archive".to_owned(), false, false)]);
             after_s(12).await;
             assert_eq!(retry_after(&*verified(system).await), Some(18_000));
 
-            // its time has passed, and it still fails
+            // the circuit's timeout has passed, and the source still fails
             after_s(18).await;
             assert_eq!(verified(system).await.candidates[0].outcome, CallOutcome::Failed);
             assert_eq!(retry_after(&*verified(system).await), Some(30_000));
             assert_eq!(scene.upstream.calls("live"), 4);
 
-            // it answers again: one call at a time is let through, and two close the circuit
+            // the source recovers: one call at a time is permitted, and two successes close the circuit
             after_s(30).await;
             scene.upstream.plays("live", &[Act::after(700, Says::People("54208"))]);
             let trial = actix_rt::spawn({
@@ -158,7 +158,7 @@ fn hanging_source_is_left_alone_if_a_budget_ends_before_its_timeout() {
 }
 
 #[test]
-fn who_gives_a_source_no_time_does_not_have_others_leave_it_alone() {
+fn workflow_with_short_timeouts_does_not_open_the_circuit() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -203,7 +203,7 @@ fn kept_answer_is_served_with_its_time_and_a_warning_within_tolerance() {
                 let evidence = &envelope.axes["population"].evidence[0];
                 assert_eq!((evidence.stale, evidence.observed_at), (true, observed_at));
                 let told = format!(
-                    "live: its answer as of {observed_at} is used, which is {age} old; the workflow tolerates 10 minutes"
+                    "live: its cached answer from {observed_at} is used, {age} old; the workflow allows 10 minutes"
                 );
                 assert_eq!(envelope.warnings.last(), Some(&told));
                 let is_asked = envelope.candidates[0].outcome != CallOutcome::CircuitOpen;
@@ -299,20 +299,20 @@ fn untrusted_source_that_hangs_is_awaited_to_the_soft_timeout() {
                 (&logged[0]["status"], &logged[0]["error_code"]),
                 (&json!("error"), &json!("not_awaited"))
             );
-            // a registered source that is slower than that is awaited, and so is the other one meanwhile
+            // a registered source that is slower than the soft timeout is awaited, and the untrusted one meanwhile, too
             scene.upstream.plays("live", &[Act::after(3_000, Says::People("54208"))]);
             scene.upstream.plays("scraper", &[Act::after(2_900, Says::People("1"))]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 3_000));
             assert_eq!(envelope.candidates[0].outcome, CallOutcome::Answered);
-            // no budget is exceeded for it
+            // the untrusted source does not cause an exceeded budget
             workflow(system, &["scraper", "live", "archive"], within(2_000)).await;
             scene.upstream.plays("scraper", &[Act::HANGS]);
             scene.upstream.plays("live", &[HONEST]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 1_980));
             scene.upstream.plays("scraper", &[Act::HANGS]);
-            // where nobody else is asked it is waited for, and decides nothing
+            // if only the untrusted source is queried, it is awaited, but decides nothing
             workflow(system, &["scraper"], json!({})).await;
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Blocked, 5_000));
@@ -332,7 +332,7 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
             adapter(system, "live", json!({"ttl_seconds": 60})).await;
             scene.upstream.plays("live", &[FOR_A_MINUTE, Act::DEAD, Act::DEAD, Act::DEAD, FOR_A_MINUTE]);
             let first = verified(system).await;
-            // three failures over another thing open the circuit: whoever is not called needs no leave
+            // three failures for another subject open the circuit; a cached answer needs no lease
             for _ in 0..3 {
                 asked(system, json!({"where": {"area": "ZZZ", "year": 1960}})).await.expect("an envelope");
             }
@@ -349,7 +349,7 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
             assert_eq!((anew.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 5));
             assert_eq!(anew.candidates[0].observed_at, Some(anew.decided_at));
 
-            // what was declared stale is asked for anew, be it fresh by its own word
+            // a source that was declared stale is queried again, although its answer has not expired
             assert!(asked_of(system, &verified(system).await.execution_id)[0].1);
             after_s(1).await;
             invalidation_count(system, "live").await;
@@ -360,7 +360,7 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
     );
 }
 
-/// Declares what a source has said so far stale.
+/// Declares the earlier statements of a source stale.
 async fn invalidation_count(system: &System, oracle_id: &str) {
     let (mut state, _) =
         system.store.source(&source_id(oracle_id)).expect("it is read").expect("it is there");
@@ -369,20 +369,20 @@ async fn invalidation_count(system: &System, oracle_id: &str) {
 }
 
 #[test]
-fn a_decision_is_logged_though_whoever_asked_has_gone_away() {
+fn decision_is_logged_after_its_caller_has_disconnected() {
     with_scene(
         |_| {},
         async |scene: Scene| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
             scene.upstream.plays("live", &[Act::after(900, Says::People("54208"))]);
-            // the task that the daemon gives to each request
+            // the daemon runs each request in such a task
             let asked = actix_rt::spawn({
                 let system = system.clone();
                 async move { verified(&system).await }
             });
             let gone = tokio::time::timeout(Duration::from_millis(300), asked).await;
-            assert!(gone.is_err(), "nobody has waited for it");
+            assert!(gone.is_err(), "the caller has disconnected");
             after_s(2).await;
             let decided = oracled_store::LogQuery {
                 event: Some("verification_decided".into()),
@@ -426,7 +426,7 @@ fn question_without_a_slot_in_its_budget_is_refused_if_it_needs_one() {
 }
 
 #[test]
-fn the_time_in_which_a_turn_is_waited_for_is_part_of_the_budget() {
+fn wait_for_a_slot_counts_toward_the_budget() {
     with_scene(
         |outside| outside.at_once = Some(1),
         async |scene: Scene| {
@@ -441,14 +441,21 @@ fn the_time_in_which_a_turn_is_waited_for_is_part_of_the_budget() {
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!(first.await.expect("it is answered").kind, EnvelopeKind::Authoritative);
             assert_eq!((&envelope.reasons, took_ms), (&[Reason::BudgetExceeded].into(), 2_980));
-            assert_eq!(envelope.candidates[0].latency_ms, 780, "that of the oracle is its own");
+            assert_eq!(
+                envelope.candidates[0].latency_ms, 780,
+                "the latency of the call excludes the wait for a slot"
+            );
             assert!(!envelope.candidates[0].late);
-            assert_eq!(health(system, "live").await, Status::Healthy, "nobody has waited for it long enough");
+            assert_eq!(
+                health(system, "live").await,
+                Status::Healthy,
+                "the wait was too short to count as a failure"
+            );
         },
     );
 }
 
-/// Conflicts take all that their sources say with them, and those are asked once more.
+/// Settings by which a conflict invalidates all values of its sources, so that they are queried again.
 fn asks_again() -> Json {
     json!({
         "conflict_resolution": {"same_tier_strategy": "most_recent", "scope": {"partial_conflict_behavior": "invalidate_all"}},
@@ -463,7 +470,7 @@ fn conflicting_sources_are_asked_once_more_within_the_same_budget() {
         async |scene: Scene| {
             let system = &scene.world.system;
             two_sources(&scene, asks_again()).await;
-            // it has made a mistake, and mended it
+            // the source corrects its mistake in the second call
             scene.upstream.plays("live", &[Act::after(400, Says::People("54209")), HONEST]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 400));
@@ -478,13 +485,13 @@ fn conflicting_sources_are_asked_once_more_within_the_same_budget() {
             let decisions = rebuilt(system, &envelope.execution_id);
             assert!(decisions.len() == 1 && decisions[0].0.inputs.reverified);
 
-            // it stays with it: that is settled, and nobody is asked a third time
+            // the source repeats its value: the conflict is settled, and no source is queried a third time
             scene.upstream.plays("live", &[Act::after(400, Says::People("54209"))]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 800));
             assert_eq!((envelope.steps.len(), scene.upstream.calls("live")), (1, 2));
 
-            // the second time it hangs: both together take no longer than the budget
+            // the source hangs in the second call: both calls together stay within the budget
             scene.upstream.plays("live", &[Act::after(1_000, Says::People("54209")), Act::HANGS]);
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((&envelope.reasons, took_ms), (&[Reason::BudgetExceeded].into(), 2_980));
@@ -494,7 +501,7 @@ fn conflicting_sources_are_asked_once_more_within_the_same_budget() {
 }
 
 #[test]
-fn a_source_that_is_asked_once_more_is_asked_itself_and_not_the_cache() {
+fn repeated_query_bypasses_the_cache() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -535,17 +542,21 @@ fn expired_answer_is_requested_again_within_its_cache_time() {
             let envelope = verified(system).await;
             assert_eq!(envelope.kind, EnvelopeKind::Blocked);
             assert!(envelope.reasons.contains(&Reason::Expired), "{:?}", envelope.reasons);
-            assert_eq!((envelope.reverify.len(), scene.upstream.calls("live")), (0, 2), "twice is enough");
+            assert_eq!(
+                (envelope.reverify.len(), scene.upstream.calls("live")),
+                (0, 2),
+                "there is no third query"
+            );
             assert_eq!(
                 kept_at(system, ARUBA_CODE),
                 before,
-                "what is older does not take the place of what is kept"
+                "an older answer does not replace the cached one"
             );
         },
     );
 }
 
-/// The gallery's ontology, of which no population is older than a minute.
+/// Registers the gallery's ontology with a ttl of one minute for populations.
 async fn register_short_lived(system: &System) {
     let mut document = ontology();
     document["version"] = json!("2");
@@ -588,7 +599,7 @@ fn many_questions_at_once_are_each_answered_in_their_own_time() {
     );
 }
 
-/// A question as a caller of the actor puts it.
+/// A request as a caller sends it.
 fn request() -> VerifyRequest {
     let document =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
@@ -596,7 +607,7 @@ fn request() -> VerifyRequest {
 }
 
 #[test]
-fn a_decision_that_cannot_be_logged_is_not_told() {
+fn decision_that_cannot_be_logged_is_not_returned() {
     with_scene(
         |_| {},
         async |scene: Scene| {

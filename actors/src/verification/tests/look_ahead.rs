@@ -1,4 +1,4 @@
-//! An envelope about an earlier time, or about what was known at one, is the same after a later release.
+//! A later release does not change an envelope about an earlier time, or about the knowledge at an earlier time.
 
 use super::support::*;
 use crate::system::System;
@@ -10,7 +10,8 @@ use serde_json::{Value as Json, json};
 const SOURCES: [&str; 2] = ["office-a", "office-b"];
 const STRATEGIES: [&str; 4] = ["most_recent", "use_conservative", "dispute_summary", "require_human"];
 
-/// A release of one of the sources: the year in which it appears, and the population; none where the record is rejected.
+/// A release of one of the sources: the source's index, the year of the release, and the population; `None` for a rejected
+/// record.
 type Released = (usize, i64, Option<u32>);
 
 async fn release(system: &System, place: usize, (source, year, people): Released) {
@@ -20,7 +21,7 @@ async fn release(system: &System, place: usize, (source, year, people): Released
     released(system, SOURCES[source], &version, &[&row, "Zambia,ZMB,1960,1"]).await;
 }
 
-/// What is decided, without what differs for each asking.
+/// The decision, without the fields that differ for each question.
 async fn decided(system: &System, question: Json) -> Json {
     let envelope = asked(system, question).await.expect("there is an envelope");
     let axes = envelope.axes.iter().map(|(axis, outcome)| (axis, json!([outcome.kind, outcome.value])));
@@ -68,7 +69,7 @@ fn later_release_changes_no_envelope_about_an_earlier_time() {
             let before = (decided(&system, about.clone()).await, decided(&system, known.clone()).await);
             time.turn(60);
             release(&system, 20, (source_of_later, year + 1, people)).await;
-            // a decision over the present moves what sources are compared with
+            // a decision about the present moves the baselines
             verified(&system).await;
             time.turn(60);
             let after = (decided(&system, about).await, decided(&system, known).await);

@@ -1,8 +1,8 @@
-//! The latency matrix: what becomes of a question under each policy, by what one of its two sources does.
+//! The latency matrix: the outcome of a question under each policy, for each behavior of one of its two sources.
 //!
-//! The expectation is written in the words of RFC-0002, Part II ("Oracle Latency Budgets", "Authority Latency Policy", "Versioned
-//! Oracle Logging"), and held against all that an envelope says of the times and against the log. The other source, an
-//! archive, always answers at once and says the same.
+//! The expectations follow the wording of RFC-0002, Part II ("Oracle Latency Budgets", "Authority Latency Policy",
+//! "Versioned Oracle Logging"). They are compared with all times in the envelope and with the log. The other source, an
+//! archive, always answers at once with the same value.
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, candidate, keep, kept_at, live, thing, with_scene};
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 const SOFT_MS: u64 = 2_000;
 const HARD_MS: u64 = 5_000;
 const TOLERANCE_S: u64 = 600;
-/// What is left of a budget for the decision.
+/// The part of a budget that is reserved for the decision.
 const DECIDING_MS: u64 = 20;
 /// Below the soft timeout, between the two, above the hard one.
 const BUDGETS_MS: [u64; 3] = [1_500, 3_000, 6_000];
@@ -52,7 +52,7 @@ const DOES: [Does; 13] = [
     Does::IsAhead,
 ];
 
-/// How a workflow is declared.
+/// The settings of a workflow.
 #[derive(Debug, Clone, Copy)]
 struct Policy {
     on_timeout: OnTimeout,
@@ -61,10 +61,10 @@ struct Policy {
     budget_ms: u64,
 }
 
-/// What the live source does.
+/// The behavior of the live source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Does {
-    /// After so many milliseconds.
+    /// Answers after this number of milliseconds.
     Answers(u64),
     Hangs,
     IsDead,
@@ -74,7 +74,7 @@ enum Does {
     IsAhead,
 }
 
-/// What is kept of it.
+/// The age of the cached answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Nothing,
@@ -91,14 +91,14 @@ struct Case {
     kept: Kept,
 }
 
-/// What comes of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comes {
     InTime,
-    /// It is cut off, by this limit.
+    /// The call is cut off by this limit.
     Slow(&'static str),
     Unreachable,
-    /// It cannot be trusted, for this reason.
+    /// The answer cannot be trusted, for this reason.
     Poisoned(&'static str),
 }
 
@@ -141,7 +141,8 @@ impl Policy {
 }
 
 impl Policy {
-    /// Everything that can come of it: where nobody is asked, one thing; where nothing that is kept is served, be it there.
+    /// All cases of this policy. If no source is queried, there is one behavior. If no cached answer may be served, there
+    /// is one nevertheless.
     fn cases(self) -> impl Iterator<Item = Case> {
         let kept: &[Kept] = if self.on_timeout == OnTimeout::ServeStale { &KEPT } else { &[Kept::Tolerated] };
         let asks = self.mode != NonAuthoritativeOnly;
@@ -191,7 +192,7 @@ impl Case {
             // RFC, Failure Modes: poisoning is found by signature and schema; Integrity constraints: identities are pinned
             Does::SignsWrongly => Comes::Poisoned("(signature): not as agreed on"),
             Does::SpeaksOfAnother => {
-                Comes::Poisoned("(identity): it speaks of another thing than was asked for")
+                Comes::Poisoned("(identity): it is about another entity than the requested one")
             }
             Does::SpeaksForAnother => Comes::Poisoned("(identity): it is archive's"),
             Does::IsAhead => Comes::Poisoned("(schema): 2026-11-20T"),
@@ -207,7 +208,7 @@ impl Case {
         }
     }
 
-    /// RFC, Stale Data Policy: cached data within tolerance is used. What is kept covers up no answer that is no good.
+    /// RFC, Stale Data Policy: cached data within tolerance is used. A cached answer does not replace a refused one.
     fn serves_kept(&self) -> bool {
         let covers = matches!(self.comes(), Comes::Slow(_) | Comes::Unreachable);
         covers && self.policy.on_timeout == OnTimeout::ServeStale && self.kept == Kept::Tolerated
@@ -217,14 +218,14 @@ impl Case {
         self.comes() != Comes::InTime && !self.serves_kept()
     }
 
-    /// What the caller, or the log where nobody waits, is told of the question once it is decided.
+    /// The decision that the caller gets, or that the log gets if no caller waits.
     fn decision(&self) -> (EnvelopeKind, Option<Reason>) {
         if !self.is_missing() {
             return (Authoritative, None);
         }
         match self.comes() {
             Comes::Poisoned(_) => (Blocked, Some(Reason::OracleUnusable)),
-            // RFC, Authority Latency Policy, on_timeout_behavior: whoever waits for no longer
+            // RFC, Authority Latency Policy, on_timeout_behavior: the budget ends before the hard timeout
             Comes::Slow(_) if self.policy.limit().0 < HARD_MS => {
                 let kind = match self.policy.on_budget {
                     OnBudget::Escalate => HumanReview,
@@ -233,7 +234,7 @@ impl Case {
                 };
                 (kind, Some(Reason::BudgetExceeded))
             }
-            // RFC, Timeout Behaviors; SERVE_STALE without anything to serve serves nothing
+            // RFC, Timeout Behaviors; SERVE_STALE without a cached answer is like a missing source
             _ => {
                 let kind = match self.policy.on_timeout {
                     OnTimeout::FailOpenNarrative => NarrativeOnly,
@@ -244,10 +245,10 @@ impl Case {
         }
     }
 
-    /// After how long, and whether at all, it helps to ask again.
+    /// The retry guidance: whether a retry helps, and after how many milliseconds.
     fn retry(&self) -> Option<Option<u64>> {
         let (kind, reason) = self.decision();
-        // what is slow or away may be back when a call would have ended; what cannot be trusted is for an administrator
+        // a slow or unreachable source may be back after a hard timeout; an untrusted one needs an administrator
         (kind == Blocked).then(|| (reason != Some(Reason::OracleUnusable)).then_some(HARD_MS))
     }
 
@@ -260,7 +261,7 @@ impl Case {
         }
     }
 
-    /// What is said of it, each by how it begins.
+    /// The beginnings of the warnings about the source.
     fn warnings(&self, kept: Option<&Candidate>) -> Vec<String> {
         let latency_ms = self.latency_ms();
         let first = match self.comes() {
@@ -278,13 +279,13 @@ impl Case {
             let waited_s = latency_ms / 1_000;
             let observed_at = kept.map(|kept| kept.observed_at.to_string()).unwrap_or_default();
             warnings.push(match self.kept {
-                Kept::Nothing => "live: nothing is kept of it".to_owned(),
+                Kept::Nothing => "live: no cached answer".to_owned(),
                 Kept::Tolerated => format!(
-                    "live: its answer as of {observed_at} is used, which is {} seconds old; the workflow tolerates 10 minutes",
+                    "live: its cached answer from {observed_at} is used, {} seconds old; the workflow allows 10 minutes",
                     100 + waited_s
                 ),
                 Kept::TooOld => format!(
-                    "live: what is kept of it is as of {observed_at}, {} seconds old; the workflow tolerates 600 seconds",
+                    "live: its cached answer is from {observed_at}, {} seconds old; the workflow allows 600 seconds",
                     601 + waited_s
                 ),
             });
@@ -292,7 +293,7 @@ impl Case {
         warnings
     }
 
-    /// RFC, Versioned Oracle Logging: what the log tells of the call.
+    /// RFC, Versioned Oracle Logging: the logged fields of the call.
     fn interaction(&self, asked_at: Timestamp) -> Json {
         let latency_ms = self.latency_ms();
         let ended = asked_at + SignedDuration::from_millis(latency_ms.try_into().expect("it is short"));
@@ -303,7 +304,7 @@ impl Case {
             Comes::Poisoned(_) => ("error", Some("refused")),
         };
         let is_slow = matches!(self.comes(), Comes::Slow(_));
-        // of an answer that could be read its version and its hash are known, be it believed or not
+        // version and hash are known of any answer that could be read, even if it was refused
         let is_read = self.does.act().after_ms.is_some()
             && !is_slow
             && matches!(self.does.act().says, Says::People(_) | Says::Changed(..));
@@ -325,18 +326,18 @@ impl Case {
     }
 }
 
-/// The thing that a case asks about: each another one.
+/// The subject of a case, which is another one for each.
 fn area(number: usize) -> String {
     let letter = |place: usize| char::from(b'A' + u8::try_from(place % 26).expect("it is less"));
     [letter(number / 676), letter(number / 26), letter(number)].iter().collect()
 }
 
-/// Puts the source in order again, and keeps of it what the case says.
+/// Resets the source and its circuit, and caches the answer that the case needs.
 async fn prepare(scene: &Scene, case: &Case, area: &str) -> Option<Candidate> {
     let system = &scene.world.system;
     scene.upstream.plays("live", &[case.does.act()]);
     let close = Steer { oracle_id: watched_as(&source_id("live")), action: CircuitAction::Close, peer: PEER };
-    // nobody knows it before its first call
+    // before its first call the source is unknown
     drop(system.oracle_health.ask(close).await.expect("it answers"));
     let age_s = match case.kept {
         Kept::Nothing => return None,
@@ -349,7 +350,7 @@ async fn prepare(scene: &Scene, case: &Case, area: &str) -> Option<Candidate> {
     Some(candidate)
 }
 
-/// What nobody is asked for: narrative, or the promise of a decision.
+/// Checks an envelope without queries: a narrative, or the provisional answer for a pending decision.
 fn check_unasked(case: &Case, envelope: &Envelope) {
     let (kind, reason) = match case.policy.mode {
         // RFC, Binding Rules 3, and Enforcement Modes
@@ -361,7 +362,7 @@ fn check_unasked(case: &Case, envelope: &Envelope) {
     check_rest(case, envelope, None);
 }
 
-/// What every envelope has to keep to.
+/// Checks the rules that apply to each envelope.
 fn check_rest(case: &Case, envelope: &Envelope, retry: Option<Option<u64>>) {
     let told = envelope.retry.as_ref().map(|retry| retry.after_ms);
     assert_eq!(told, retry, "{case:?}\n{envelope:#?}");
@@ -380,7 +381,7 @@ fn check_rest(case: &Case, envelope: &Envelope, retry: Option<Option<u64>>) {
     assert!(envelope.steps.is_empty() && envelope.reverify.is_empty(), "{case:?}");
 }
 
-/// What is decided over what the sources said.
+/// Checks a decision after the queries.
 fn check_decision(case: &Case, entry: &VerificationEntry, envelope: &Envelope, kept: Option<&Candidate>) {
     let shown = || format!("{case:?}\n{envelope:#?}");
     let (kind, reason) = case.decision();
@@ -422,7 +423,7 @@ fn check_decision(case: &Case, entry: &VerificationEntry, envelope: &Envelope, k
     }
 }
 
-/// What the log holds of an execution that has asked sources.
+/// Checks the log entries of an execution with queries.
 fn check_log(case: &Case, logged: &[Json], asked_at: Timestamp) {
     let mut events = vec!["source_asked", "source_asked", "verification_decided"];
     events.extend((case.decision().0 == HumanReview).then_some("review_opened"));
@@ -434,7 +435,7 @@ fn check_log(case: &Case, logged: &[Json], asked_at: Timestamp) {
     assert_eq!((&logged[1]["oracle_id"], &logged[1]["status"]), (&json!("archive"), &json!("success")));
 }
 
-/// Puts the question of a case, and holds what is told and logged against what has to be.
+/// Asks the question of a case, and compares the envelope and the log with the expectations.
 async fn check(scene: &Scene, case: &Case, area: &str) {
     let system = &scene.world.system;
     let kept = prepare(scene, case, area).await;
@@ -454,7 +455,7 @@ async fn check(scene: &Scene, case: &Case, area: &str) {
     }
     let decisions = rebuilt(system, &envelope.execution_id);
     let (_, first) = &decisions[0];
-    assert_eq!(first.to_json(), envelope.to_json(), "what was told is what the log comes to: {case:?}");
+    assert_eq!(first.to_json(), envelope.to_json(), "the envelope is rebuilt from the log: {case:?}");
     if case.policy.mode == NonAuthoritativeOnly {
         assert_eq!((decisions.len(), logged.len(), scene.upstream.calls("live")), (1, 0, 0), "{case:?}");
         return;
@@ -464,7 +465,7 @@ async fn check(scene: &Scene, case: &Case, area: &str) {
     check_decision(case, entry, decided, kept.as_ref());
     check_log(case, &logged, asked_at);
     assert_eq!(scene.upstream.calls("live"), 1, "{case:?}");
-    // an answer that counts is kept; what does not count leaves what is kept alone
+    // an accepted answer is cached; any other leaves the cached answer as it is
     let expected = match case.comes() {
         Comes::InTime => Some(decided.decided_at),
         _ => kept.map(|kept| kept.observed_at),
@@ -480,7 +481,7 @@ fn each_policy_and_upstream_match_the_rules_within_their_time() {
         async |scene: Scene| {
             let system = &scene.world.system;
             let count = Policy::all().flat_map(Policy::cases).count();
-            // two modes that ask, with 15 budgets and behaviours; one that does not, with 9
+            // two modes that query sources, with 15 budgets and behaviors; one that does not, with 9
             assert_eq!(count, 15 * 13 * (1 + 1 + 3) + 9 * (1 + 1 + 3));
             live(system, "live", json!({})).await;
             source(system, "archive", json!({})).await;

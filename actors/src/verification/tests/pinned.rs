@@ -1,4 +1,4 @@
-//! Whole envelopes, pinned as files for people to read: `envelopes/`.
+//! Complete envelopes, pinned as files for people to read: `envelopes/`.
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, after_s, candidate, keep, thing, two_sources, with_scene};
@@ -6,7 +6,7 @@ use oracled_domain::verification::{Envelope, Refusal};
 use serde_json::{Value as Json, json};
 use std::fs;
 
-/// A file's name, what the live source does, how old what is kept of it is, and how the workflow is declared.
+/// File name, behavior of the live source, age of its cached answer in seconds, and settings of the workflow.
 type Pinned = (&'static str, Act, Option<u64>, Json);
 
 fn pinned() -> Vec<Pinned> {
@@ -40,8 +40,8 @@ fn pinned() -> Vec<Pinned> {
     ]
 }
 
-/// Holds an envelope against its file, in which two digests are left out: that of the envelope itself, which is looked at here,
-/// and that of all that it was decided over, which is more than it shows.
+/// Compares an envelope with its file. The file leaves out two digests: that of the envelope, which is checked here, and
+/// that of the decision's inputs, which contain more than the envelope shows.
 fn check(name: &str, envelope: &Envelope) {
     assert!(envelope.is_intact());
     let told = serde_json::to_string_pretty(envelope).expect("it serializes");
@@ -49,11 +49,11 @@ fn check(name: &str, envelope: &Envelope) {
     let told = digests.iter().fold(told, |told, digest| told.replace(digest.as_str(), "...")) + "\n";
     let path = format!("{}/src/verification/tests/envelopes/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let pinned = fs::read_to_string(&path).expect("it is there");
-    assert!(told == pinned, "{path} holds another envelope than this one:\n{told}");
+    assert!(told == pinned, "{path} contains another envelope than this one:\n{told}");
 }
 
 #[test]
-fn the_envelopes_are_those_that_are_pinned() {
+fn envelopes_match_their_pinned_files() {
     for (name, act, kept_s, settings) in pinned() {
         with_scene(
             |_| {},

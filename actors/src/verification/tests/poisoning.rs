@@ -1,4 +1,4 @@
-//! Poisoned answers: none of them reaches an authoritative envelope, nor what is kept (RFC-0002, "Failure Modes", "Oracle Trust
+//! Poisoned answers: none of them reaches an authoritative envelope or the cache (RFC-0002, "Failure Modes", "Oracle Trust
 //! Hierarchy", "Integrity constraints").
 
 use super::support::*;
@@ -15,40 +15,41 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
 const HONEST: Says = Says::People("54208");
-/// What nobody is to be told.
+/// A value that must never be returned.
 const POISON: &str = "99999999";
 const POISONED: Says = Says::People(POISON);
 
-/// A way to lie, and what is said of it.
+/// A false answer, and the expected outcome and reason.
 type Lie = (Says, CallOutcome, Reason);
 
-/// What a registered source may say that is no good, with a value that others do not have.
+/// The false answers of a registered source, with a value that no other source has.
 fn lies() -> Vec<Lie> {
     use CallOutcome::Refused;
     use Reason::{DefinitionMismatch, OracleUnusable};
     let changed = |change: fn(&mut Candidate)| (Says::Changed(POISON, change), Refused, OracleUnusable);
     let mut lies = vec![
-        // another thing, another year, nothing, another's name
+        // another area, another year, no subject, no year, another source's name
         changed(|candidate| drop(candidate.thing.insert("area".into(), Value::Text("AFG".into())))),
         changed(|candidate| drop(candidate.thing.insert("year".into(), Value::Text("1961".into())))),
         changed(|candidate| candidate.thing.clear()),
         changed(|candidate| drop(candidate.thing.remove("year"))),
         changed(|candidate| candidate.record.oracle_id = source_id("archive")),
-        // a signature that does not hold, whoever has let it through
+        // an invalid signature that an earlier check has missed
         changed(|candidate| {
             candidate.record.signature_info.as_mut().expect("it is signed").signature_valid = false;
         }),
-        // times that would never be old: beyond the minute that clocks may differ by and the longest wait for others
+        // times that would never expire: beyond the allowed clock difference of a minute plus the longest wait for other
+        // sources
         changed(|candidate| candidate.observed_at += SignedDuration::from_secs(66)),
         changed(|candidate| candidate.record.retrieved_at += SignedDuration::from_secs(66)),
         changed(|candidate| candidate.record.verified_at += SignedDuration::from_hours(24 * 365)),
-        // no number, and more than is decided over
+        // not a number, and longer than the limit
         changed(|candidate| {
             let value = Value::Text(format!("{POISON} or so"));
             candidate.values.insert("population".into(), Stated { value, definition: None });
         }),
         changed(|candidate| candidate.record.source_locator = POISON.repeat(10_000)),
-        // something else is measured
+        // another definition of the value
         (
             Says::Changed(POISON, |candidate| {
                 let stated = candidate.values.get_mut("population").expect("it says something");
@@ -63,7 +64,7 @@ fn lies() -> Vec<Lie> {
     lies
 }
 
-/// Each way to be missing, with the answer at hand that is kept.
+/// The policies for a missing answer, each with a cached answer at hand.
 fn policies() -> [Json; 3] {
     let budget = json!({"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
                         "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"});
@@ -79,13 +80,13 @@ fn policies() -> [Json; 3] {
     ]
 }
 
-/// Whether the envelope holds a value, and whether the poison stands anywhere in it.
+/// Whether the envelope has a value, and whether the poisoned value occurs anywhere in it.
 fn told(envelope: &Envelope) -> (bool, bool) {
     let json = String::from_utf8(envelope.to_json()).expect("it is text");
     (envelope.axes["population"].value.is_some(), json.contains(POISON))
 }
 
-/// The envelope, which the log comes to again.
+/// The envelope, after a check that it can be rebuilt from the log.
 async fn verified_and_rebuilt(system: &System) -> Arc<Envelope> {
     let envelope = verified(system).await;
     let decisions = rebuilt(system, &envelope.execution_id);
@@ -107,7 +108,7 @@ fn lie_of_a_registered_source_is_never_returned_or_hidden() {
                     keep(system, "ABW", candidate("live", thing("ABW"), "54208", system.clock.now())).await;
                     let before = kept_at(system, "ABW");
                     after_s(1).await;
-                    // honest calls between keep its circuit closed
+                    // honest calls in between keep the source's circuit closed
                     scene.upstream.plays("live", &[Act::at_once(says)]);
                     let envelope = verified_and_rebuilt(system).await;
                     let kind = match reason {
@@ -161,7 +162,7 @@ fn untrusted_source_with_extreme_values_has_no_effect() {
             live(system, "scraper", json!({"oracle_tier": "unverified"})).await;
             two_sources(&scene, json!({})).await;
             for strategy in ["most_recent", "use_conservative", "weighted_average", "require_human"] {
-                // of a population nobody has said which way is careful
+                // the axis of populations declares no conservative direction
                 let strategy = if strategy == "use_conservative" { "dispute_summary" } else { strategy };
                 let settings = json!({"conflict_resolution": {"default_strategy": strategy, "same_tier_strategy": strategy,
                                       "escalation_delta_threshold": 1}});
@@ -174,7 +175,8 @@ fn untrusted_source_with_extreme_values_has_no_effect() {
                     let value = envelope.axes["population"].value.as_ref().map(ToString::to_string);
                     assert_eq!(value.as_deref(), Some("54208"));
                     assert!(envelope.steps.is_empty() && envelope.axes["population"].evidence.len() == 2);
-                    // and where the trusted ones know nothing, or are away, it does not take their place
+                    // and if the trusted sources have no record, or are unreachable, the untrusted one does not replace
+                    // them
                     let unknown = json!({"where": {"area": "ZZZ", "year": 1960}});
                     workflow(system, &["scraper", "archive"], json!({})).await;
                     let alone = asked(system, unknown).await.expect("an envelope");
@@ -217,7 +219,7 @@ fn deviating_source_is_reviewed_each_time_and_keeps_its_baseline() {
                 assert_eq!((envelope.kind, &envelope.reasons), (EnvelopeKind::HumanReview, &reasons));
                 assert!(!told(&envelope).0);
             }
-            // what is within the limits is not suspicious
+            // a change within the limits is no deviation
             scene.upstream.plays("live", &[Act::at_once(Says::People("60000"))]);
             assert_eq!(verified_and_rebuilt(system).await.kind, EnvelopeKind::Authoritative);
         },
@@ -252,7 +254,7 @@ fn replayed_old_answer_does_not_replace_the_kept_one() {
 }
 
 #[test]
-fn what_is_kept_and_no_good_is_served_to_nobody() {
+fn invalid_cached_answer_is_never_served() {
     type Spoil = fn(&mut Candidate);
     let spoilt: [Spoil; 5] = [
         |candidate| drop(candidate.thing.insert("area".into(), Value::Text("AFG".into()))),
@@ -272,7 +274,7 @@ fn what_is_kept_and_no_good_is_served_to_nobody() {
             .await;
             scene.upstream.plays("live", &[Act::DEAD]);
             for spoil in spoilt {
-                // as a fallback, and as what is still fresh
+                // served as a fallback, and as a fresh cached answer
                 for settings in [json!({}), json!({"ttl_seconds": 600})] {
                     adapter(system, "live", settings).await;
                     let mut kept = candidate("live", thing("ABW"), POISON, system.clock.now());
@@ -288,7 +290,7 @@ fn what_is_kept_and_no_good_is_served_to_nobody() {
 }
 
 #[test]
-fn nothing_is_believed_of_axes_that_nobody_has_asked_about() {
+fn values_on_axes_that_were_not_requested_are_dropped() {
     let talks = Says::Changed("54208", |candidate| {
         let stated = Stated { value: Value::Text(POISON.into()), definition: None };
         drop(candidate.values.insert("area_name".into(), stated));
@@ -307,9 +309,9 @@ fn nothing_is_believed_of_axes_that_nobody_has_asked_about() {
     );
 }
 
-/// What a source does with one question of many: one in two is honest.
+/// The behavior of a source for a random choice; half of them are honest.
 fn act(choice: u8) -> Act {
-    // two registered sources that measure the same other thing agree on it
+    // a wrong definition is left out, because two registered sources with the same one would agree
     let lies: Vec<_> =
         lies().into_iter().filter(|(_, outcome, _)| *outcome == CallOutcome::Refused).collect();
     let choice = usize::from(choice);
@@ -332,7 +334,7 @@ proptest! {
     }
 }
 
-/// Puts question after question to sources of which any may do anything.
+/// Asks a sequence of questions to sources with random behavior.
 async fn play(scene: &Scene, script: &[(usize, [u8; 3], u64)]) {
     let system = &scene.world.system;
     live(system, "scraper", json!({"oracle_tier": "unverified"})).await;

@@ -1,4 +1,4 @@
-//! Decisions that nobody waits for: how many there may be, when it is their turn, and what a restart or a stop does to them.
+//! Pending decisions: their limit, their share of the slots, and their recovery after a restart or a stop.
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, Upstream, after_s, timed, two_sources, with_scene, written};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const TAKEN: [EnvelopeKind; 2] = [EnvelopeKind::Provisional, EnvelopeKind::Authoritative];
 
-/// Nobody waits, and a source that hangs does so for as long as may be.
+/// Settings without a waiting caller, and with the longest hard timeout.
 fn later() -> Json {
     json!({
         "authority_latency": {"authority_latency_budget_ms": 500, "enforcement_mode": "ASYNC", "on_timeout_behavior": "ESCALATE"},
@@ -21,7 +21,7 @@ fn later() -> Json {
     })
 }
 
-/// What so many questions come to that are put at once.
+/// Sends `count` questions at the same time, and returns their results.
 async fn asked_at_once(system: &System, count: usize) -> Vec<Result<Arc<Envelope>, VerifyError>> {
     let asking: Vec<_> = (0..count)
         .map(|_| {
@@ -36,7 +36,7 @@ async fn asked_at_once(system: &System, count: usize) -> Vec<Result<Arc<Envelope
     came
 }
 
-/// The names of so many decisions that are promised at once.
+/// The execution ids of `count` pending decisions, requested at the same time.
 async fn promised(system: &System, count: usize) -> Vec<String> {
     let promised = |came: Result<Arc<Envelope>, VerifyError>| {
         let envelope = came.expect("it is promised");
@@ -46,7 +46,7 @@ async fn promised(system: &System, count: usize) -> Vec<String> {
     asked_at_once(system, count).await.into_iter().map(promised).collect()
 }
 
-/// What the log has of an execution, decision by decision.
+/// The kinds of the logged decisions of an execution, in order.
 fn taken(system: &System, execution_id: &str) -> Vec<EnvelopeKind> {
     rebuilt(system, execution_id).iter().map(|(entry, _)| entry.kind).collect()
 }
@@ -79,7 +79,7 @@ fn pending_decisions_are_bounded_and_a_refused_one_leaves_nothing() {
 }
 
 #[test]
-fn a_promise_that_cannot_be_logged_takes_nobodys_room() {
+fn pending_decision_that_cannot_be_logged_frees_its_place() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -112,7 +112,7 @@ fn pending_decisions_use_a_quarter_of_the_slots() {
             for envelope in waited_for {
                 assert_eq!(envelope.expect("it is decided").kind, EnvelopeKind::Authoritative);
             }
-            // those that were promised have gone on beside them, two at a time
+            // the pending decisions have continued meanwhile, two at a time
             assert_eq!((took_ms, scene.upstream.calls("live")), (1_000, 8 + 4));
             after_s(5).await;
             assert_eq!(scene.upstream.calls("live"), 8 + 12);
@@ -131,11 +131,11 @@ fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
             scene.upstream.plays("live", &[Act::after(1_000, Says::People("54208"))]);
             let promised = promised(system, 5).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
-            // one that nobody has taken up
+            // a pending decision that is not in progress
             let mut inputs = (*rebuilt(system, &promised[0])[0].0.inputs).clone();
             (inputs.execution_id, inputs.stage) = ("v-lost".into(), Stage::Delayed);
             written(system, Write::PutPending(Arc::new(inputs))).await;
-            // while two are on their way and three wait, and once more while the first two are there
+            // a restart while two are in progress and three wait, and another one after the first two
             for wait_ms in [0, 1_500] {
                 tokio::time::sleep(Duration::from_millis(wait_ms)).await;
                 system.verification_upkeep.ask(crate::InjectPanic).await.expect_err("it panics");
@@ -153,7 +153,7 @@ fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
 }
 
 #[test]
-fn what_is_promised_and_in_nobodys_hand_is_taken_up_within_the_hour() {
+fn abandoned_pending_decision_is_resumed_within_an_hour() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -163,7 +163,7 @@ fn what_is_promised_and_in_nobodys_hand_is_taken_up_within_the_hour() {
             let promised = promised(system, 1).await;
             after_s(1).await;
             assert_eq!(taken(system, &promised[0]), TAKEN);
-            // one whose task is gone
+            // a pending decision whose task is gone
             let mut inputs = (*rebuilt(system, &promised[0])[0].0.inputs).clone();
             (inputs.execution_id, inputs.stage) = ("v-lost".into(), Stage::Delayed);
             written(system, Write::PutPending(Arc::new(inputs))).await;

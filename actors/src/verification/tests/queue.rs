@@ -1,4 +1,4 @@
-//! The questions that wait for people: how many they may be.
+//! The queue of open reviews and its limits.
 
 use super::support::*;
 use crate::system::System;
@@ -15,10 +15,10 @@ use oracled_store::{Record, Write};
 use serde_json::json;
 use std::sync::Arc;
 
-/// So many reviews are committed at once.
+/// Number of reviews in one commit.
 const AT_ONCE: usize = 500;
 
-/// Opens `number` more reviews like that of `state`.
+/// Opens `number` more reviews with the content of `state`.
 async fn open_copies(system: &System, state: &ReviewState, number: u64) {
     let copies: Vec<_> = (0..number)
         .map(|number| {
@@ -61,14 +61,14 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
         assert_eq!((blocked.kind, &blocked.review_id), (EnvelopeKind::Blocked, &None));
         assert!(blocked.reasons.contains(&Reason::QueueFull), "{:?}", blocked.reasons);
         assert_eq!(rebuilt(system, &blocked.execution_id)[0].1, *blocked);
-        // another workflow has a pool of its own
+        // another workflow has its own pool
         let always = json!({"conflict_resolution": {"always_human_axes": ["population"]},
                             "workflow_id": "other"});
         workflow(system, &["office"], always).await;
         let elsewhere = asked(system, json!({"workflow": "other"})).await.expect("there is an envelope");
         assert_eq!(elsewhere.kind, EnvelopeKind::HumanReview, "{:?}", elsewhere.reasons);
         let again = verified(system).await;
-        assert_eq!(again.review_id.as_ref(), Some(&review_id), "what waits already goes on waiting");
+        assert_eq!(again.review_id.as_ref(), Some(&review_id), "the open review stays open");
 
         let resolution = Resolution {
             values: [("population".to_owned(), json!("54208"))].into(),
@@ -83,7 +83,7 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
         let of_a_third = json!({"where": {"area": "ABW", "year": 1962}});
         let blocked = asked(system, of_a_third.clone()).await.expect("there is an envelope");
-        assert_eq!(blocked.kind, EnvelopeKind::Blocked, "it is full once more");
+        assert_eq!(blocked.kind, EnvelopeKind::Blocked, "the queue is full again");
         let dismissal = Dismissal { reason: "nobody has to".into() };
         let review_id = waits.review_id.clone().expect("it has one");
         let dismiss = Dismiss { review_id, dismissal, peer: PEER };

@@ -25,7 +25,7 @@ fn verification_record_describes_the_latest_release_that_says_so() {
         let record = &evidence.record;
         assert_eq!(record.source_version.as_deref(), Some("2023-05-04"));
         assert_eq!(evidence.observed_at, at("2023-05-04T00:00:00Z"), "the publisher's date");
-        // the artifact that it names is the one whose hash, run and times it has
+        // the record names the artifact whose hash, run and times it contains
         let record_id = record.source_locator.strip_prefix("urn:oracled:record:").expect("a record's");
         let chain = system.queries.provenance(record_id).await.expect("it is there");
         assert_eq!(record.evidence_hash.as_ref(), Some(&chain.raw_hash));
@@ -37,7 +37,7 @@ fn verification_record_describes_the_latest_release_that_says_so() {
         assert!(record.verified_at >= record.retrieved_at, "{record:?}");
         let before = &first.axes["population"].evidence[0].record;
         assert_ne!(before.chain_of_custody, record.chain_of_custody);
-        // a question about the time before sees the release of then alone
+        // a question about an earlier time uses only the release of that time
         let then = asked(&system, json!({"point_in_time": "2021-01-01"})).await.expect("an envelope");
         let record = &then.axes["population"].evidence[0].record;
         assert_eq!(record.source_version.as_deref(), Some("2020-04-14"));
@@ -71,7 +71,7 @@ fn source_whose_current_release_rejected_the_record_is_unusable() {
         );
         assert_eq!(envelope.candidates[1].outcome, CallOutcome::Failed);
         assert!(envelope.warnings.iter().any(|warning| warning.contains("2023-05-04")), "{envelope:#?}");
-        // it is about that record alone, and about the time since then alone
+        // only that record is unusable, and only since that release
         let other =
             asked(&system, json!({"where": {"area": "ABW", "year": 1961}})).await.expect("an envelope");
         assert_eq!(other.kind, EnvelopeKind::Authoritative);
@@ -111,7 +111,7 @@ fn unverified_answer_is_among_the_candidates_and_in_the_review() {
             let system = &scene.world.system;
             live(system, "scraper", json!({"oracle_tier": "unverified"})).await;
             two_sources(&scene, json!({})).await;
-            // all registered ones are ingested, and answer at once
+            // the only registered source is ingested, and answers at once
             workflow(system, &["archive", "scraper"], json!({})).await;
             scene.upstream.plays("scraper", &[Act::after(300, Says::People("99"))]);
             let (envelope, took_ms) = timed(verified(system)).await;

@@ -30,7 +30,7 @@ fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
     serde_json::from_value(document).expect("it is such a document")
 }
 
-/// A document with these fields in the place of those that it has.
+/// Parses a document after replacing these fields.
 pub(crate) fn with<T: serde::de::DeserializeOwned>(mut document: Json, fields: Json) -> T {
     for (field, value) in fields.as_object().expect("they are fields") {
         document[field] = value.clone();
@@ -47,20 +47,20 @@ pub(crate) fn source_id(id: &str) -> SourceId {
     id.parse().expect("an id")
 }
 
-/// What is said of a source, with these settings beside those of the gallery's.
+/// A registration with the gallery's values, except for these settings.
 pub(crate) fn registration(oracle_id: &str, settings: Json) -> Registration {
     let mut document = parsed(SOURCE);
     document["oracle_id"] = json!(oracle_id);
     with(document, settings)
 }
 
-/// Registers a source, and approves it.
+/// Registers and approves a source.
 pub(crate) async fn source(system: &System, oracle_id: &str, settings: Json) {
     registered(system, oracle_id, settings).await;
     system.registry.review(&source_id(oracle_id), Review::Approve, PEER).await.expect("it is approved");
 }
 
-/// Registers a source that nobody has approved.
+/// Registers a source without approving it.
 pub(crate) async fn registered(system: &System, oracle_id: &str, settings: Json) {
     let ontology: Ontology = read(parsed(ONTOLOGY));
     let registered = system.registry.register(&ontology, PEER).await;
@@ -69,13 +69,13 @@ pub(crate) async fn registered(system: &System, oracle_id: &str, settings: Json)
     registered.expect("it is registered");
 }
 
-/// Has a source say how many people live where: rows of name, code, year and number.
+/// Ingests population rows of a source: name, code, year and number.
 pub(crate) async fn says(system: &System, oracle_id: &str, version: &str, rows: &[&str]) {
     let run = released(system, oracle_id, version, rows).await;
     assert_eq!(run.counts.records, rows.len() as u64, "{run:?}");
 }
 
-/// The run that ingests these rows of a source, sound or not.
+/// Ingests these rows of a source, valid or not, and returns the run.
 pub(crate) async fn released(system: &System, oracle_id: &str, version: &str, rows: &[&str]) -> Run {
     let mut document = parsed(PIPELINE);
     document["pipeline"]["pipeline_id"] = json!(oracle_id);
@@ -87,7 +87,7 @@ pub(crate) async fn released(system: &System, oracle_id: &str, version: &str, ro
     ingested(system, &definition.pipeline.pipeline_id, &payload, version).await
 }
 
-/// A workflow over `oracles`, with these settings beside the simplest ones.
+/// A workflow over `oracles` with simple defaults, except for these settings.
 pub(crate) fn workflow_over(oracles: &[&str], settings: Json) -> Workflow {
     let document = json!({
         "workflow_id": "census", "domain": "population",
@@ -100,7 +100,7 @@ pub(crate) fn workflow_over(oracles: &[&str], settings: Json) -> Workflow {
     with(document, settings)
 }
 
-/// Has it as it is, whether it works or not.
+/// Stores a workflow without validating it.
 pub(crate) async fn workflow(system: &System, oracles: &[&str], settings: Json) {
     let workflow = workflow_over(oracles, settings);
     let registered = Registered::new(workflow.clone(), system.clock.now(), "7".into());
@@ -122,7 +122,7 @@ pub(crate) async fn asked(system: &System, more: Json) -> Result<Arc<Envelope>, 
     system.verification.verify(&request).await
 }
 
-/// The entries of one execution.
+/// The log entries of one execution.
 pub(crate) fn entries(system: &System, execution_id: &str) -> Vec<Json> {
     let query =
         LogQuery { execution: Some(execution_id.to_owned()), limit: usize::MAX, ..LogQuery::default() };
@@ -130,18 +130,18 @@ pub(crate) fn entries(system: &System, execution_id: &str) -> Vec<Json> {
     lines.iter().map(|line| parsed(&line.json)).collect()
 }
 
-/// The same, by their events.
+/// The event names of the log entries of one execution.
 pub(crate) fn events(system: &System, execution_id: &str) -> Vec<String> {
     let event = |entry: &Json| entry["event"].as_str().expect("an event has its name").to_owned();
     entries(system, execution_id).iter().map(event).collect()
 }
 
-/// The decisions that the log holds of an execution, each with its envelope made anew.
+/// The logged decisions of an execution, each with its rebuilt envelope.
 pub(crate) fn rebuilt(system: &System, execution_id: &str) -> Vec<(VerificationEntry, Envelope)> {
     let decisions = system.store.decisions(execution_id).expect("the log is read");
     let rebuild = |entry: VerificationEntry| {
-        assert!(entry.is_reproduced(), "it comes out as it did: {entry:?}");
-        let envelope = entry.told().expect("it is what was told").clone();
+        assert!(entry.is_reproduced(), "the decision is reproduced: {entry:?}");
+        let envelope = entry.told().expect("the envelope is intact").clone();
         (entry, envelope)
     };
     decisions.into_iter().map(rebuild).collect()

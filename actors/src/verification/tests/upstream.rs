@@ -1,9 +1,9 @@
-//! Live sources that do what a script says, and a whole system on a clock that stands still while there is anything to do.
+//! Scripted live sources, and a system on a clock that stands still while work is left to do.
 //!
-//! The runtime's clock is paused: it goes on to the next timer when nothing else is left to do. Blocking tasks keep it from
-//! that by themselves. The logger does not, since it has a thread and a runtime of its own: a runtime that waits for a commit
-//! has nothing to do but to go on to the next timer. So before the runtime parks it is looked at whether a commit is under way;
-//! if so, a task is woken, and a runtime that has a task to run stays where it is. The system's clock follows the runtime's.
+//! The runtime's clock is paused: it advances to the next timer when all tasks are idle. Blocking tasks prevent this by
+//! themselves. The logger does not, because it has its own thread and runtime: while only a commit is awaited, the paused
+//! clock would advance. So the runtime checks before it parks whether a commit is in progress. If so, a task is woken, and
+//! a runtime with a task to run does not advance its clock. The system's clock follows the runtime's.
 
 use super::support::{says, source, source_id, with, workflow};
 use crate::audit::logger::Log;
@@ -32,25 +32,25 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What an upstream does with one call.
+/// The behavior of an upstream in one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Act {
-    /// It answers after so long; never where there is nothing.
+    /// Delay of the answer in milliseconds; `None` for no answer.
     pub(crate) after_ms: Option<u64>,
     pub(crate) says: Says,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Says {
-    /// That so many people live there.
+    /// A population of this number.
     People(&'static str),
-    /// The same, with something else about it.
+    /// A population of this number, in a changed answer.
     Changed(&'static str, fn(&mut Candidate)),
-    /// The status 502.
+    /// Status 502.
     Unavailable,
-    /// What whoever reads its answers does not take.
+    /// An answer that the reader of answers refuses.
     Refused(Refusal),
-    /// Whoever asks it has given up by themselves.
+    /// A timeout that the client itself reports.
     GaveUp,
 }
 
@@ -67,7 +67,7 @@ impl Act {
     pub(crate) const DEAD: Self = Self::at_once(Says::Unavailable);
 }
 
-/// All live sources of a test. What each does is told by calls, the last of which goes on for ever.
+/// All live sources of a test. Each has a script with one entry for each call; the last entry is repeated.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     parts: Mutex<BTreeMap<String, Part>>,
@@ -78,7 +78,7 @@ pub(crate) struct Upstream {
 struct Part {
     acts: Vec<Act>,
     calls: usize,
-    /// When the last answer was issued that was taken before the last call.
+    /// Issue time of the cached answer at the last call.
     guarded_by: Option<Timestamp>,
 }
 
@@ -87,24 +87,24 @@ impl Upstream {
         Arc::new(Self { parts: Mutex::default(), time: time.clone() })
     }
 
-    /// What a source does from now on.
+    /// Sets the script of a source, and resets its number of calls.
     pub(crate) fn plays(&self, oracle_id: &str, acts: &[Act]) {
         let part = Part { acts: acts.to_vec(), ..Part::default() };
-        self.parts.lock().expect("nobody panics holding it").insert(oracle_id.to_owned(), part);
+        self.parts.lock().expect("the lock is not poisoned").insert(oracle_id.to_owned(), part);
     }
 
-    /// How often it was called since.
+    /// Number of calls since the script was set.
     pub(crate) fn calls(&self, oracle_id: &str) -> usize {
-        self.parts.lock().expect("nobody panics holding it")[oracle_id].calls
+        self.parts.lock().expect("the lock is not poisoned")[oracle_id].calls
     }
 
-    /// What was issued before that would have been a replay when it was called last.
+    /// At the last call, an answer issued before this time would have been a replay.
     pub(crate) fn guarded_by(&self, oracle_id: &str) -> Option<Timestamp> {
-        self.parts.lock().expect("nobody panics holding it")[oracle_id].guarded_by
+        self.parts.lock().expect("the lock is not poisoned")[oracle_id].guarded_by
     }
 
     fn next(&self, ask: &LiveAsk) -> Act {
-        let mut parts = self.parts.lock().expect("nobody panics holding it");
+        let mut parts = self.parts.lock().expect("the lock is not poisoned");
         let part = parts.get_mut(ask.adapter.adapter().oracle_id.as_str()).expect("it has a part");
         part.guarded_by = ask.kept.as_ref().and_then(|kept| kept.issued_at);
         let act = part.acts.get(part.calls).or(part.acts.last()).copied();
@@ -122,7 +122,7 @@ impl LiveOracle for Upstream {
         Box::pin(async move {
             let Act { after_ms, says } = self.next(&ask);
             match after_ms {
-                // also what answers at once is not there before it is asked
+                // an immediate answer, too, arrives only after the query
                 Some(0) => tokio::task::yield_now().await,
                 Some(after_ms) => tokio::time::sleep(Duration::from_millis(after_ms)).await,
                 None => std::future::pending().await,
@@ -132,7 +132,7 @@ impl LiveOracle for Upstream {
     }
 }
 
-/// An answer; a careless reader keeps whatever can be read.
+/// An answer whose reader accepts all of its values and caches it.
 fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
     let answered = |candidate: Candidate| LiveAnswer {
         keep: Some(KeptAnswer {
@@ -175,7 +175,7 @@ fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
     }
 }
 
-/// What an honest source says at this moment.
+/// The candidate of an honest source at this time.
 pub(crate) fn candidate(
     oracle_id: &str,
     thing: BTreeMap<String, Value>,
@@ -211,21 +211,21 @@ pub(crate) fn candidate(
     }
 }
 
-/// Registers a live source, and approves it.
+/// Registers and approves a live source.
 pub(crate) async fn live(system: &System, oracle_id: &str, mut settings: Json) {
     settings["adapter_id"] = json!("http");
     source(system, oracle_id, settings).await;
     adapter(system, oracle_id, json!({})).await;
 }
 
-/// Registers the adapter of a live source, with these settings beside the simplest ones.
+/// Registers the adapter of a live source with simple defaults, except for these settings.
 pub(crate) async fn adapter(system: &System, oracle_id: &str, settings: Json) {
     let adapter = Box::new(adapter_of(oracle_id, settings));
     let registered = system.registry.register(&*adapter, PEER).await;
     registered.expect("it is registered");
 }
 
-/// The same, as a document.
+/// The adapter of [`adapter`], as a document.
 pub(crate) fn adapter_of(oracle_id: &str, settings: Json) -> Adapter {
     let mapping = |field: &str, axis: &str| json!({"source_field": field, "target_axis": axis, "cardinality": "one_to_one", "required": true});
     let document = json!({
@@ -238,23 +238,23 @@ pub(crate) fn adapter_of(oracle_id: &str, settings: Json) -> Adapter {
     with(document, settings)
 }
 
-/// What is asked about, in 1960.
+/// The subject of the questions: an area in 1960.
 pub(crate) fn thing(area: &str) -> BTreeMap<String, Value> {
     [("area".to_owned(), Value::Text(area.into())), ("year".to_owned(), Value::Text("1960".into()))].into()
 }
 
-/// Under what an answer of the live source is kept.
+/// The cache key of the live source's answer.
 pub(crate) fn key(area: &str) -> KeptKey {
     KeptKey::of(&source_id("live"), &thing(area), None)
 }
 
-/// As of when what is kept of the live source is.
+/// The `observed_at` of the live source's cached answer.
 pub(crate) fn kept_at(system: &System, area: &str) -> Option<Timestamp> {
     let kept = system.store.kept(&key(area)).expect("it is read");
     Some(kept?.0.candidate?.observed_at)
 }
 
-/// Keeps an answer as if it had been given.
+/// Caches an answer as if the source had given it.
 pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
     let adapter = system.store.registered::<Adapter>("live").expect("it is read").expect("it is there").0;
     let adapter_sha256 = adapter.sha256;
@@ -270,7 +270,7 @@ pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
     written(system, Write::PutKept(key(area), Arc::new(kept))).await;
 }
 
-/// Changes a row behind everybody's back.
+/// Writes a row directly to the store.
 pub(crate) async fn written(system: &System, write: Write) {
     let (action, detail, timestamp) = ("test".into(), "a row".into(), system.clock.now());
     let mut record =
@@ -279,7 +279,7 @@ pub(crate) async fn written(system: &System, write: Write) {
     system.log.commit(record).await.expect("it is committed");
 }
 
-/// A live source and an archive that says that 54208 people lived in Aruba in 1960, with a workflow over both.
+/// A live source, an archive with a population of 54208 for Aruba in 1960, and a workflow over both.
 pub(crate) async fn two_sources(scene: &Scene, settings: Json) {
     let system = &scene.world.system;
     live(system, "live", serde_json::json!({})).await;
@@ -289,40 +289,40 @@ pub(crate) async fn two_sources(scene: &Scene, settings: Json) {
     workflow(system, &["live", "archive"], settings).await;
 }
 
-/// Lets so much time pass.
+/// Lets this number of seconds pass.
 pub(crate) async fn after_s(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Asks, and tells how long that took, in milliseconds.
+/// Awaits a future, and returns its result with its duration in milliseconds.
 pub(crate) async fn timed<T>(asking: impl Future<Output = T>) -> (T, u64) {
     let began = Instant::now();
     let answer = asking.await;
     (answer, u64::try_from(began.elapsed().as_millis()).expect("a test is short"))
 }
 
-/// The time of a test.
+/// The clock of a test.
 #[derive(Clone)]
 pub(crate) struct Time {
     hand: Hand,
-    /// What the clock shows when the time begins, and when that is.
+    /// The system's time when the clock starts, and the instant of that.
     begins: Arc<OnceLock<(Timestamp, Instant)>>,
-    /// The log whose commits it waits for.
+    /// The log whose commits are awaited.
     log: Arc<Mutex<Option<Log>>>,
 }
 
 impl Time {
     fn waits_for(&self, log: &Log) {
-        *self.log.lock().expect("nobody panics holding it") = Some(log.clone());
+        *self.log.lock().expect("the lock is not poisoned") = Some(log.clone());
     }
 
-    /// Whether a commit is under way.
+    /// Whether a commit is in progress.
     fn stands_still(&self) -> bool {
-        let log = self.log.lock().expect("nobody panics holding it");
+        let log = self.log.lock().expect("the lock is not poisoned");
         log.as_ref().is_some_and(|log| log.door().report().queue_depth > 0)
     }
 
-    /// From now on the system's clock goes: what comes before that takes no time.
+    /// Starts the system's clock. Anything before this takes no time.
     pub(crate) fn begin(&self) {
         let begins = (self.hand.clock().now(), Instant::now());
         self.begins.set(begins).expect("it begins once");
@@ -335,7 +335,7 @@ impl Time {
     }
 }
 
-/// What a test has in hand.
+/// The parts of a running test.
 pub(crate) struct Scene {
     pub(crate) world: World,
     pub(crate) upstream: Arc<Upstream>,
@@ -343,7 +343,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Stops the system, and starts another one on what is on the disk, with these sources.
+    /// Stops the system, and starts another one on the same directory, with these sources.
     pub(crate) async fn restarted(self, upstream: Arc<Upstream>) -> Self {
         let outside = Outside { live: Some(Arc::clone(&upstream) as _), ..Outside::default() };
         let world = self.world.restarted(outside).await;
@@ -352,7 +352,7 @@ impl Scene {
     }
 }
 
-/// Runs `test` with a system that was just started on a clock that is paused.
+/// Runs `test` with a freshly started system on a paused clock.
 pub(crate) fn with_scene<F: Future<Output = ()>>(
     change: impl FnOnce(&mut Outside),
     test: impl FnOnce(Scene) -> F,

@@ -1,9 +1,9 @@
-//! What happens in the ground-truth layer, at a glance.
+//! Log lines for the events of the ground-truth layer.
 
 use super::{by, text_of};
 use serde_json::Value;
 
-/// What an entry of the event `name` says beside its number and time; nothing where it is none of these.
+/// The summary of an entry of the event `name`; `None` if the event is not about sources and their facts.
 pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
     let text = |name: &str| text_of(entry, name);
     Some(match name {
@@ -54,12 +54,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_run_is_told_with_what_came_of_it() {
+    fn ended_run_is_printed_with_its_state_and_counts() {
         let entry = json!({
             "event": "ingestion_ended", "oracle_id": "cnf", "version": "2015", "state": "completed",
             "counts": {"records": 16, "rejected": 2},
         });
-        let told = for_people("ingestion_ended", &entry).expect("it is one of these");
+        let told = for_people("ingestion_ended", &entry).expect("a ground-truth event");
         assert_eq!(told.trim_end(), "cnf 2015 completed: 16 records, 2 rejected");
         assert_eq!(for_people("service_started", &entry), None);
     }

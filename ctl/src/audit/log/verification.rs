@@ -1,9 +1,9 @@
-//! What happens in verification, at a glance.
+//! Log lines for the events of verification.
 
 use super::{by, text_of};
 use serde_json::Value;
 
-/// What an entry of the event `name` says beside its number and time; nothing where it is none of these.
+/// The summary of an entry of the event `name`; `None` if the event is not about verification.
 pub(crate) fn for_people(name: &str, entry: &Value) -> Option<String> {
     let text = |name: &str| text_of(entry, name);
     let inside = |place: &str| entry.pointer(place).and_then(Value::as_str).unwrap_or_default();
@@ -42,12 +42,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_decision_is_told_with_its_kind_and_why_it_has_no_values() {
+    fn decision_is_printed_with_its_kind_stage_and_reasons() {
         let mut entry = json!({
             "execution_id": "v-1", "workflow_id": "census", "kind": "human_review",
             "reasons": ["same_tier", "escalation_threshold"], "inputs": {"stage": "first"},
         });
-        let told = |entry: &Value| for_people("verification_decided", entry).expect("it is one of these");
+        let told = |entry: &Value| for_people("verification_decided", entry).expect("a verification event");
         let words = |told: String| told.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(words(told(&entry)), "v-1 census human_review same_tier, escalation_threshold");
         entry["inputs"]["stage"] = json!("delayed");
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_to_a_source_and_a_review_are_told_on_a_line_each() {
+    fn source_call_and_review_are_printed_on_one_line_each() {
         let asked = json!({
             "execution_id": "v-1", "oracle_id": "un-live", "oracle_version": "unknown", "status": "timeout",
             "error_code": "timed_out", "stale_data_used": true, "latency_ms": 5000,

@@ -14,19 +14,19 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The endings of the files that are read in a folder.
+/// Extensions of the files that are read in a folder.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// A document and its place.
+/// A document and its position in a file.
 #[derive(Debug)]
 pub(super) struct ReadDocument {
     pub(super) file: String,
-    /// The line on which it begins, from 1.
+    /// The line on which the document begins, from 1.
     pub(super) line: usize,
     pub(super) document: AnyDocument,
 }
 
-/// A fault of a file, with its place.
+/// A fault in a file, with its position.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct FileFault {
     file: String,
@@ -90,7 +90,7 @@ pub(super) fn read_all(given: &[PathBuf]) -> Result<(Vec<ReadDocument>, Vec<File
     Ok((documents, faults))
 }
 
-/// The files of a folder that have the ending of YAML or JSON, in the order of their names.
+/// The files of a folder with an extension of YAML or JSON, sorted by path.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, CtlError> {
     let unreadable = |cause| CtlError::Read { file: folder.display().to_string(), cause };
     let mut files = Vec::new();
@@ -105,7 +105,7 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, CtlError> {
     Ok(files)
 }
 
-/// Adds the documents of a file, and its faults.
+/// Appends the documents and the faults of a file.
 fn read_file(file: &str, text: &str, documents: &mut Vec<ReadDocument>, faults: &mut Vec<FileFault>) {
     for (first_line, part) in parts(text) {
         let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
@@ -124,7 +124,7 @@ fn read_file(file: &str, text: &str, documents: &mut Vec<ReadDocument>, faults: 
     }
 }
 
-/// The parts of a file between its lines `---`, each with the number of its first line.
+/// The parts of a file between its `---` lines, each with the number of its first line.
 fn parts(text: &str) -> Vec<(usize, &str)> {
     let (mut parts, mut start, mut first_line, mut position) = (Vec::new(), 0, 1, 0);
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
@@ -139,7 +139,7 @@ fn parts(text: &str) -> Vec<(usize, &str)> {
     parts
 }
 
-/// A fault of one part.
+/// A fault in one part of a file.
 struct PartFault {
     /// Its line and column in the part, from 1; `None` for a fault of the whole document.
     place: Option<(usize, usize)>,
@@ -159,7 +159,7 @@ impl From<serde_saphyr::Error> for PartFault {
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let place = error.location().map(|location| (index(location.line()), index(location.column())));
         let text = error.to_string();
-        // the place is reported apart, and no option of the parser can be set
+        // the position is reported separately, and the parser's options cannot be set here
         let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
         let text = text.split_once(", set DuplicateKeyPolicy").map_or(text, |(text, _)| text);
         let words = [
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_is_read_without_its_folders_and_a_document_given_twice_is_a_fault() {
+    fn folder_read_skips_subfolders_and_repeated_document_is_a_fault() {
         let folder = TempDir::new().expect("a folder");
         for name in ["b.yml", "a.yaml", "notes.txt"] {
             fs::write(folder.path().join(name), POLICY).expect("it is written");

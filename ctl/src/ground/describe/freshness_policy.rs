@@ -15,10 +15,10 @@ pub(super) fn show(out: &mut dyn Write, standing: &FreshnessReport) -> Result<()
     let released = released_at.map(|at| format!(", released {at}")).unwrap_or_default();
     let shown = [
         ("source", policy.oracle_id.to_string()),
-        ("policy", if *is_default { "the one that every source has" } else { "its own" }.into()),
+        ("policy", if *is_default { "the default" } else { "its own" }.into()),
         ("version", current_version.as_ref().map_or_else(none, |version| format!("{version}{released}"))),
         ("invalidated", invalidated_at.map_or_else(|| "no".into(), |at| at.to_string())),
-        ("an answer now", word(&now.answer)),
+        ("answer now", word(&now.answer)),
     ];
     out.write_all(pairs(&shown).as_bytes())?;
     let row = |axis: &AxisFreshness| {
@@ -34,7 +34,7 @@ pub(super) fn show(out: &mut dyn Write, standing: &FreshnessReport) -> Result<()
     Ok(writeln!(out, "\n{}", table(["axis", "age", "allowed", "now", "when stale"], rows))?)
 }
 
-/// The word for it, as it stands in documents.
+/// The value as it is written in documents.
 fn word(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().map_or_else(|| Value::to_string(&value), str::to_owned)

@@ -7,7 +7,7 @@ use oracled_domain::ground::axis::{Axis, AxisClass, Conservative};
 use oracled_domain::ground::ontology::{FactTemplate, Ontology};
 use std::io::Write;
 
-/// The most words of an axis that are shown.
+/// Maximum number of allowed values that are shown for an axis.
 const WORDS_MAX: usize = 12;
 
 pub(super) fn show(out: &mut dyn Write, ontology: &Ontology) -> Result<(), CtlError> {
@@ -30,12 +30,12 @@ pub(super) fn show(out: &mut dyn Write, ontology: &Ontology) -> Result<(), CtlEr
     Ok(writeln!(out, "\n{}", table(["template", "of facts"], rows))?)
 }
 
-/// What else an axis says of itself.
+/// The further properties of an axis, in words.
 fn marks(axis: &Axis) -> Vec<String> {
     let mark = |holds: bool, mark: &str| holds.then(|| mark.to_owned());
     let careful = |way| match way {
-        Conservative::Lower => "the lower is careful".to_owned(),
-        Conservative::Higher => "the higher is careful".to_owned(),
+        Conservative::Lower => "the lower value is conservative".to_owned(),
+        Conservative::Higher => "the higher value is conservative".to_owned(),
     };
     let more = axis.values.len().saturating_sub(WORDS_MAX);
     let mut words = axis.values.iter().take(WORDS_MAX).cloned().collect::<Vec<_>>().join(" | ");
@@ -47,10 +47,8 @@ fn marks(axis: &Axis) -> Vec<String> {
         mark(axis.indexed, "indexed"),
         mark(axis.class == AxisClass::SelfReported, "self-reported"),
         (!words.is_empty()).then_some(words),
-        axis.precision.map(|digits| format!("the same up to {digits} digits behind the point")),
-        axis.relative_tolerance
-            .as_ref()
-            .map(|part| format!("the same within {part} of the larger magnitude")),
+        axis.precision.map(|digits| format!("equal up to {digits} decimal places")),
+        axis.relative_tolerance.as_ref().map(|part| format!("equal within {part} of the larger magnitude")),
         axis.conservative.map(careful),
         mark(axis.state_sensitive, "state sensitive"),
         axis.max_ttl_seconds.map(|ttl_s| format!("at most {} old", span(ttl_s))),

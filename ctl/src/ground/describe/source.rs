@@ -12,9 +12,9 @@ pub(super) fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), Ct
     let CheckedSource { entry, last_check, .. } = source;
     let registration = &entry.registration;
     let holds = match (is_live(entry), registration.snapshot) {
-        (true, _) => "nothing: it is live",
+        (true, _) => "none: the source is live",
         (false, true) => "all records",
-        (false, false) => "what changed",
+        (false, false) => "changed records",
     };
     let shown = [
         ("source", format!("{}: {}", registration.oracle_id, registration.oracle_name)),
@@ -24,18 +24,19 @@ pub(super) fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), Ct
         ("published at", registration.upstream_url.clone()),
         ("licence", registration.data_license.clone()),
         ("domain", registration.domain.clone()),
-        ("scope", registration.geographic_scope.clone().unwrap_or_else(|| "not said".into())),
+        ("scope", registration.geographic_scope.clone().unwrap_or_else(|| "not specified".into())),
         ("ontology", registration.ontology.to_string()),
         ("axes", registration.axes_provided.join(", ")),
-        ("a release holds", holds.into()),
+        ("release content", holds.into()),
         ("registered", format!("{} by {}", entry.registered_at, by_whom(&entry.registered_by))),
         ("last check", last_check.as_ref().map_or_else(|| "never".into(), checked)),
     ];
     out.write_all(pairs(&shown).as_bytes())?;
     if is_live(entry) {
         let oracle_id = &registration.oracle_id;
-        let how = format!("`oraclectl get adapter {oracle_id}` shows how, `oraclectl verify` asks it");
-        return Ok(writeln!(out, "\nlive, asked anew for each verification: {how}")?);
+        let how =
+            format!("`oraclectl get adapter {oracle_id}` shows the requests, `oraclectl verify` sends them");
+        return Ok(writeln!(out, "\nlive, queried for each verification: {how}")?);
     }
     if entry.version_history.is_empty() {
         return Ok(writeln!(out, "\nno versions: `oraclectl ingest run`")?);

@@ -1,4 +1,4 @@
-//! A run that is watched until it ends.
+//! Watches a run until it ends.
 
 use super::seen;
 use crate::base::error::CtlError;
@@ -14,13 +14,13 @@ use std::time::Duration;
 use tokio::signal::ctrl_c;
 use tokio::time::sleep;
 
-/// How often a run is looked at.
+/// Interval at which the state of a run is read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Watches a run to its end; the bar is hidden where standard error is not a terminal.
+/// Watches a run until it ends. The bar is hidden if standard error is not a terminal.
 ///
 /// # Errors
-/// `Detached` where an administrator does not wait for that.
+/// `Detached` if the user interrupts the wait.
 pub(crate) async fn to_its_end(options: &Options, run_id: &Sha256Hex) -> Result<RunReport, CtlError> {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("{bar:20} {percent:>3}% {wide_msg}");

@@ -1,4 +1,4 @@
-//! Runs, as people and as programs see them.
+//! Runs as text for people and rows for programs.
 
 use crate::base::error::CtlError;
 use crate::base::output::{by_whom, on_one_line, pairs, short};
@@ -11,11 +11,11 @@ use oracled_domain::ground::run::{AxisFill, Run, RunDecision};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// The columns for people.
+/// Columns for people.
 pub(crate) const HEADING: [&str; 7] =
     ["run", "source", "version", "state", "started at", "records", "rejected"];
 
-/// The columns for programs.
+/// Columns for programs.
 pub(crate) const COLUMNS: [&str; 12] = [
     "run_id",
     "oracle_id",
@@ -31,7 +31,7 @@ pub(crate) const COLUMNS: [&str; 12] = [
     "undone_by",
 ];
 
-/// A run for people.
+/// The row of a run for people.
 pub(crate) fn short_row(RunReport { run, progress, undone_by }: &RunReport) -> [String; 7] {
     let state = match (progress, undone_by) {
         (Some(progress), _) => progress.phase.into(),
@@ -50,7 +50,7 @@ pub(crate) fn short_row(RunReport { run, progress, undone_by }: &RunReport) -> [
     ]
 }
 
-/// A run for programs.
+/// The row of a run for programs.
 pub(crate) fn row(RunReport { run, undone_by, .. }: &RunReport) -> [String; 12] {
     [
         run.run_id.to_string(),
@@ -68,14 +68,14 @@ pub(crate) fn row(RunReport { run, undone_by, .. }: &RunReport) -> [String; 12] 
     ]
 }
 
-/// How far a run is, in words.
+/// The progress of a run, in words.
 fn how_far(progress: &RunProgress) -> String {
     let RunProgress { bytes_read, bytes, read, rejected, merged, .. } = progress;
     let doing: &str = progress.phase.into();
     format!("{doing}: {bytes_read} of {bytes} bytes, {read} records, {rejected} rejected, {merged} merged")
 }
 
-/// A run with all that came of it.
+/// Prints a run with its counts, warnings and decisions.
 pub(crate) fn show(
     out: &mut dyn Write,
     RunReport { run, progress, undone_by }: &RunReport,
@@ -87,7 +87,7 @@ pub(crate) fn show(
         ("source", format!("{oracle_id}, version {} of {}", input.version, input.released_at)),
         ("pipeline", pipeline_id.to_string()),
         ("payload", format!("{} bytes, {}", run.raw_bytes, input.raw_sha256)),
-        ("asked for by", by_whom(&run.requested_by)),
+        ("requested by", by_whom(&run.requested_by)),
         ("started", run.started_at.to_string()),
     ];
     shown.extend(run.source_url.clone().map(|url| ("pulled from", url)));
@@ -130,7 +130,7 @@ pub(crate) fn show(
     Ok(out.write_all(pairs(&shown).as_bytes())?)
 }
 
-/// The number and the share of the records that filled an axis.
+/// The number and the share of records with a value for an axis.
 fn filled(axis: &str, AxisFill { records, share }: &AxisFill) -> String {
     let percent = share.checked_mul(&Decimal::from(100)).unwrap_or_else(|_| share.clone());
     format!("{axis} {percent} %, {records} records")

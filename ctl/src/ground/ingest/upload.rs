@@ -1,4 +1,4 @@
-//! `oraclectl ingest run`: a payload on its way to the daemon.
+//! `oraclectl ingest run`: sends a payload to the daemon.
 
 use super::follow;
 use crate::base::error::CtlError;
@@ -20,27 +20,27 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
-/// A payload is read and sent in pieces of so many bytes.
+/// Size of the pieces in which a payload is read and sent, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Hands a payload in and shows its run until that has ended; Ctrl-C leaves the run to itself.
+/// Upload a payload and show its run until it ends; Ctrl-C leaves the run running
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// By which pipeline
+    /// The pipeline
     #[arg(value_name = "PIPELINE")]
     pipeline_id: PipelineId,
     /// The payload; `-` reads standard input
     file: PathBuf,
-    /// What the source calls this version
+    /// The source's name for this version
     #[arg(long, value_name = "VERSION")]
     version: String,
-    /// When the source released it: a day such as 2026-11-20, or a time
+    /// Release date of the version: a day such as 2026-11-20, or a time
     #[arg(long, value_name = "DATE")]
     released_at: Moment,
-    /// Put it in the place of what was read as this version before, though it is another payload or release
+    /// Replace what was read as this version before, even if the payload or the release time differs
     #[arg(long)]
     replace: bool,
-    /// Do not wait for the run's end
+    /// Do not wait for the end of the run
     #[arg(long)]
     detach: bool,
 }
@@ -55,13 +55,14 @@ impl Run {
             }
             let UploadResponse { unchanged, run } = ingested;
             super::came_to(&run)?;
-            let how = if unchanged { "has brought these records before; nothing changes" } else { "goes on" };
+            let how =
+                if unchanged { "has brought these records before; nothing changes" } else { "continues" };
             return Ok(writeln!(out, "run {} {how}", run.run_id)?);
         }
         super::ended(options, out, &follow::to_its_end(options, &ingested.run.run_id).await?)
     }
 
-    /// Sends the payload, and waits for what the daemon makes of it.
+    /// Sends the payload, and waits for the daemon's answer.
     async fn upload(&self, options: &Options) -> Result<UploadResponse, CtlError> {
         let unreadable = |cause| CtlError::Read { file: lines::name(&self.file), cause };
         let (payload, bar) = lines::open(&self.file, "sent").map_err(unreadable)?;
@@ -76,7 +77,7 @@ impl Run {
         let sent = send(payload, bar.length(), pieces, Arc::clone(&wanted)).map_err(unreadable)?;
         let mut answering = pin!(client.upload(&path, body, bar.length(), wanted));
         let response = tokio::select! {
-            // a payload that cannot be read breaks the connection too
+            // a payload that cannot be read also breaks the connection; the read error is the cause to report
             biased;
             sent = sent => {
                 sent.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(unreadable)?;
@@ -90,8 +91,9 @@ impl Run {
     }
 }
 
-/// Begins to send, once that is wanted; what cannot be read to its end is told, and broken off, and so is a file that
-/// has not its `length_bytes` any more. A thread does, which nothing waits for: a read from a terminal or a pipe may never return.
+/// Starts a thread that sends the payload once the daemon requests it. A payload that cannot be read to its end, or whose
+/// length is no longer `length_bytes`, is an error, and the upload is cut off. No one joins the thread, since a read from a
+/// terminal or a pipe may never return.
 fn send(
     payload: impl Read + Send + 'static,
     length_bytes: Option<u64>,
@@ -106,7 +108,7 @@ fn send(
             send_all(payload, length_bytes, &mut pieces).await
         });
         let is_whole = ended.is_ok();
-        // nobody wants to know any more where the daemon has answered already
+        // the receiver is gone if the daemon has already answered
         drop(done.send(ended));
         if is_whole {
             pieces.finish();
@@ -116,7 +118,7 @@ fn send(
     Ok(sent)
 }
 
-/// Sends to the end, or until nobody wants more.
+/// Sends until the end of the payload, or until the daemon has answered.
 async fn send_all(mut payload: impl Read, length_bytes: Option<u64>, pieces: &mut Sender) -> io::Result<()> {
     let (mut read_bytes, mut held) = (0, Vec::new());
     loop {
@@ -125,11 +127,12 @@ async fn send_all(mut payload: impl Read, length_bytes: Option<u64>, pieces: &mu
         let is_last = piece.is_empty();
         let differs = |length: &u64| if is_last { read_bytes < *length } else { read_bytes > *length };
         if let Some(length) = length_bytes.filter(differs) {
-            let how = if is_last { "cut" } else { "added to" };
-            let told = format!("it had {length} bytes, and was {how} while it was read");
+            let how = if is_last { "shortened" } else { "extended" };
+            let told = format!("the file had {length} bytes and was {how} while it was read");
             return Err(io::Error::other(told));
         }
-        // one is held back: with the last of so many bytes the payload would be whole, and there may be more of it
+        // one piece is held back: with `length_bytes` sent, the daemon would take the payload as complete, but the file may
+        // be longer
         let held = mem::replace(&mut held, piece);
         if !held.is_empty() && pieces.send(held.into()).await.is_err() || is_last {
             return Ok(());
@@ -147,7 +150,7 @@ mod tests {
     use tokio::net::UnixListener;
 
     #[tokio::test]
-    async fn a_file_that_changes_while_it_is_read_is_not_sent_as_if_it_were_whole() {
+    async fn file_that_changes_while_it_is_read_is_not_sent_as_complete() {
         let length = PIECE_BYTES as u64 + 1;
         let content = vec![b'x'; PIECE_BYTES + 1];
         for (length_bytes, is_whole) in
@@ -161,13 +164,13 @@ mod tests {
             if is_whole {
                 assert_eq!(sent_bytes, length);
             } else {
-                // else the daemon would have all that it was told of
+                // otherwise the daemon would have received the announced length
                 assert!(length_bytes > Some(sent_bytes), "{length_bytes:?}: {sent_bytes}");
             }
         }
     }
 
-    /// The head of the request that hands `file` in, from a daemon that refuses it.
+    /// The head of the upload request for `file`, as a daemon receives it that rejects the upload.
     async fn announced(dir: &Path, file: &Path) -> String {
         let socket = dir.join("socket");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_length_of_a_file_is_announced_and_that_of_what_has_none_is_not() {
+    async fn upload_has_content_length_only_for_files_with_a_length() {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("payload");
         std::fs::write(&file, "abc").unwrap();

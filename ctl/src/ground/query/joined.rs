@@ -1,16 +1,16 @@
-//! Several pages as one answer.
+//! Joins several pages into one answer.
 
 use oracled_domain::ground::query::{QueryFreshness, QueryResponse};
 
-/// Puts `page`, which goes on where `sofar` ends, behind it. The versions and the warnings are those of both; the whole is as
-/// fresh, and as far to be trusted, as the worse of them, and what the policy says of single axes is said of that one.
+/// Appends `page`, the page after `sofar`. The result has the versions and warnings of both. It has the freshness and the
+/// tier of the worse one, and that one's policy report on single axes.
 pub(crate) fn join(sofar: &mut QueryResponse, mut page: QueryResponse) {
     let cursor = page.cursor.take();
     let (before, behind) = (&sofar.query_metadata, &page.query_metadata);
     let records_scanned = before.records_scanned + behind.records_scanned;
     let records_returned = before.records_returned + behind.records_returned;
     let latency_ms = before.latency_ms + behind.latency_ms;
-    // what a page without records is as fresh as is not what is shown
+    // the freshness of a page without records does not matter
     if sofar.records.is_empty() {
         *sofar = page;
     } else if !page.records.is_empty() {
@@ -44,7 +44,7 @@ fn join_metadata(sofar: &mut QueryResponse, page: QueryResponse) {
     sofar.warnings = warnings;
 }
 
-/// The greater, the worse: what becomes of the answer, how many axes are stale, how old it is.
+/// Orders freshness from better to worse: by the outcome of the policy, the number of stale axes, and the age.
 fn badness(freshness: &QueryFreshness) -> impl Ord + use<> {
     let stale = freshness.policy.axes.iter().filter(|axis| axis.stale).count();
     (freshness.policy.answer, stale, freshness.staleness_seconds)
@@ -56,7 +56,7 @@ mod tests {
     use oracled_domain::ground::source::OracleTier;
     use serde_json::json;
 
-    /// A page of these records, released on a day, with as many warnings of its age as its answer has.
+    /// A page of these records, released on `day`. Unless `answer` is `serve`, it has a warning about its age.
     fn page(records: &[&str], day: &str, answer: &str, age_s: u64, more: Option<&str>) -> QueryResponse {
         let stale = answer != "serve";
         let old: Vec<_> = stale.then(|| format!("`size` is {age_s} s old")).into_iter().collect();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn several_pages_are_as_fresh_and_as_trusted_as_the_worst_of_them() {
+    fn joined_pages_have_the_freshness_and_tier_of_the_worst_page() {
         let mut all = page(&["a", "b"], "2020-02-01", "serve", 3, Some("01"));
         join(&mut all, page(&["c"], "2020-01-01", "degrade_tier", 9, Some("02")));
         join(&mut all, page(&["d"], "2020-02-01", "serve_with_warnings", 8, Some("03")));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_only_looked_tells_nothing_of_the_records_behind_it() {
+    fn page_without_records_does_not_affect_the_joined_freshness() {
         let mut all = page(&[], "2020-03-01", "serve", 1, Some("01"));
         join(&mut all, page(&["a"], "2020-01-01", "serve_with_warnings", 9, None));
         assert_eq!((all.records.len(), all.query_metadata.data_version.as_str()), (1, "2020-01-01"));

@@ -18,11 +18,11 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The interval at which the progress of a check is read.
+/// Interval at which the progress of a check is read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// # Errors
-/// `CameToNothing` where something is wrong; it was printed.
+/// `CameToNothing` if there is a fault; it was printed.
 pub(crate) async fn verify(
     options: &Options,
     out: &mut dyn Write,
@@ -41,7 +41,7 @@ pub(crate) async fn verify(
     if is_whole { Ok(()) } else { Err(CtlError::CameToNothing) }
 }
 
-/// Shows the progress of the check until `answered` completes. An interrupt ends oraclectl, and so the check.
+/// Shows the progress of the check until `answered` completes. An interrupt ends oraclectl and with it the check.
 async fn with_progress(
     options: &Options,
     oracle_id: &SourceId,
@@ -58,7 +58,7 @@ async fn with_progress(
             () = sleep(LOOK_EVERY), if !bar.is_hidden() => {}
         }
         let seen = options.on_control(Method::GET, &path(oracle_id, ""), None).await;
-        // the bar is not essential: without an answer the check continues
+        // the bar is not essential: the check continues if this request fails
         let seen = seen.ok().and_then(|answer| answer.json::<CheckedSource>().ok());
         if let Some(CheckProgress { bytes_read, bytes }) = seen.and_then(|seen| seen.checking) {
             bar.set_length(bytes);
@@ -69,20 +69,20 @@ async fn with_progress(
 
 fn show(out: &mut dyn Write, verified: &VerifiedSource) -> Result<(), CtlError> {
     match &verified.file_fault {
-        None => writeln!(out, "{} rows in the files of {} are whole", verified.rows, verified.oracle_id)?,
+        None => writeln!(out, "{} rows in the files of {} are intact", verified.rows, verified.oracle_id)?,
         Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, on_one_line(fault))?,
     }
     for VerifiedRun { run_id, version, records, payload_bytes, has_payload, fault_count, faults, .. } in
         &verified.runs
     {
-        // a version may have come by several runs
+        // several runs may have the same version
         let version = format!("{}, run {}", on_one_line(version), short(run_id));
         if !has_payload {
-            writeln!(out, "{version}: its payload is not kept")?;
+            writeln!(out, "{version}: the payload is not archived")?;
             continue;
         }
         let wrong = match fault_count {
-            0 => "nothing is wrong".to_owned(),
+            0 => "no faults".to_owned(),
             number => count(*number, "fault", "faults"),
         };
         writeln!(out, "{version}: {records} raw records in {payload_bytes} bytes, {wrong}")?;
@@ -105,11 +105,11 @@ pub(crate) async fn prune(
         return json(out, &pruned);
     }
     let PruneOutcome { before, versions, payloads, freed_bytes } = pruned;
-    let versions = count(versions, "version has", "versions have");
-    let payloads = count(payloads.len() as u64, "payload was", "payloads were");
+    let versions = count(versions, "version", "versions");
+    let payloads = count(payloads.len() as u64, "payload", "payloads");
     Ok(writeln!(
         out,
-        "{versions} lost what they said before {before}, {payloads} removed; {freed_bytes} bytes are free"
+        "pruned {versions} that ended before {before}, removed {payloads}, freed {freed_bytes} bytes"
     )?)
 }
 
@@ -126,14 +126,14 @@ pub(crate) async fn rebuild(
     }
     let RebuildOutcome { oracle_id, runs, prunings, files } = rebuilt;
     if files.is_empty() {
-        return Ok(writeln!(out, "the files of {oracle_id} are whole; nothing was made anew")?);
+        return Ok(writeln!(out, "the files of {oracle_id} have no faults; no file was rebuilt")?);
     }
     let (files, runs) = (count(files.len() as u64, "file", "files"), count(runs, "run", "runs"));
     let pruned = match prunings {
         0 => "",
-        _ => "; what was pruned stays pruned",
+        _ => "; pruned content stays pruned",
     };
-    Ok(writeln!(out, "{files} of {oracle_id} made anew out of the payloads of {runs}{pruned}")?)
+    Ok(writeln!(out, "{files} of {oracle_id} rebuilt from the payloads of {runs}{pruned}")?)
 }
 
 pub(crate) async fn export(

@@ -1,33 +1,34 @@
-//! Counts by flag name, and below it by the places that flags name.
+//! Counts by flag name, and for each flag by place.
 
 use oracled_domain::Flag;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// So many places of one flag are counted by name. `unexpected_field` takes its places from the model's own
-/// words, and a corpus may have any number of them.
+/// Maximum number of places of one flag that are counted by name. `unexpected_field` has places from the model's own text,
+/// and a corpus may have any number of them.
 const PLACES_NAMED: usize = 256;
 
-/// One `T` for each flag name met, in the fixed order of flags. There are no more names than kinds of flag.
+/// One `T` for each flag name that occurs, in the fixed order of flags. The number of names is at most the number of kinds
+/// of flag.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct ByFlag<T> {
     names: Vec<Named<T>>,
 }
 
-/// What is counted for one flag name.
+/// The counts of one flag name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Named<T> {
     /// The flag's name, without a place.
     pub flag: &'static str,
     /// Its weight in V_r (dimensionless).
     pub v_r: f64,
-    /// The E_D it stands for (dimensionless).
+    /// Its E_D (dimensionless).
     pub e_d: f64,
-    /// The counts; their fields stand beside `flag` in the JSON.
+    /// The counts; in the JSON their fields are next to `flag`.
     #[serde(flatten)]
     pub counts: T,
-    /// Any flag of the name: it sorts this one among the others.
+    /// Any flag with this name, for the order.
     #[serde(skip)]
     order: Flag,
 }
@@ -35,9 +36,9 @@ pub(crate) struct Named<T> {
 /// Counts by the place that a flag names: `Curvature` in `empty_analysis:Curvature`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Places {
-    /// By place; the first 256 places that the corpus brings. Empty for a flag that names no place.
+    /// By place, for the first 256 places in the corpus. Empty for a flag without places.
     pub places: BTreeMap<String, u64>,
-    /// The count of all places beyond those.
+    /// The total of all further places.
     pub other_places: u64,
 }
 
@@ -48,7 +49,7 @@ impl<T> Default for ByFlag<T> {
 }
 
 impl<T: Default> ByFlag<T> {
-    /// The counts of the name of `flag`, which begin at their default.
+    /// The counts of the name of `flag`; they start at their default.
     pub(crate) fn of(&mut self, flag: &Flag) -> &mut T {
         let known = self.names.iter().position(|named| named.flag == flag.into_str());
         let index = known.unwrap_or_else(|| self.insert(flag));
@@ -63,7 +64,7 @@ impl<T: Default> ByFlag<T> {
         index
     }
 
-    /// The names met, in the fixed order of flags.
+    /// The names that occur, in the fixed order of flags.
     #[must_use]
     pub(crate) fn names(&self) -> &[Named<T>] {
         &self.names
@@ -71,7 +72,7 @@ impl<T: Default> ByFlag<T> {
 }
 
 impl Places {
-    /// Counts the place of `flag`, where it names one.
+    /// Counts the place of `flag`, if it has one.
     pub(crate) fn count(&mut self, flag: &Flag) {
         let word = flag.to_string();
         let Some((_, place)) = word.split_once(':') else { return };
@@ -84,7 +85,7 @@ impl Places {
         }
     }
 
-    /// The places, the most frequent first, equally frequent ones by name.
+    /// The places, the most frequent first, then by name.
     pub(crate) fn by_frequency(&self) -> Vec<(&str, u64)> {
         let mut places: Vec<(&str, u64)> =
             self.places.iter().map(|(place, count)| (place.as_str(), *count)).collect();

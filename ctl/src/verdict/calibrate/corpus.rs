@@ -1,4 +1,4 @@
-//! A corpus of model outputs: one `{"tier", "raw", …}` object a line, read one line at a time.
+//! A corpus of model outputs: one `{"tier", "raw", …}` object per line, read one line at a time.
 
 use super::CalibrateError;
 use crate::base::lines::{Lines, TooLong, reason};
@@ -9,42 +9,42 @@ use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use std::io::BufRead;
 
-/// What can be wrong with a line; each message says what is allowed.
+/// A fault in a line. Each message says what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LineFault {
-    /// More bytes than [`LINE_MAX_BYTES`](super::LINE_MAX_BYTES).
+    /// The line has more bytes than [`LINE_MAX_BYTES`](crate::base::lines::LINE_MAX_BYTES).
     #[error(transparent)]
     TooLong(#[from] TooLong),
     /// The line is not a JSON document.
     #[error("not JSON ({reason}, column {column}); a line is one {{\"tier\", \"raw\", …}} object")]
     NotJson {
-        /// What the reader stumbled over.
+        /// The message of the JSON parser.
         reason: String,
-        /// Where, from 1, in bytes.
+        /// Column, from 1, in bytes.
         column: usize,
     },
-    /// The line is JSON, but no object.
+    /// The line is JSON, but not an object.
     #[error("not a JSON object; a line is one {{\"tier\", \"raw\", …}} object")]
     NotAnObject,
-    /// A field that stands twice: which one to judge is not for this program to choose.
-    #[error("{reason}; `tier` and `raw` stand once each")]
+    /// A field occurs twice. This program does not choose which one to judge.
+    #[error("{reason}; `tier` and `raw` occur once each")]
     Repeated {
-        /// Which one.
+        /// The message of the JSON parser, with the field.
         reason: String,
     },
-    /// A field that must be there is not.
+    /// A required field is missing.
     #[error("`{field}` is missing; a line has `tier` (quick, full or strategy) and `raw` (the model's text)")]
     Missing {
-        /// Which one.
+        /// The field.
         field: &'static str,
     },
-    /// A field is there, but is no string.
+    /// A field is not a string.
     #[error("`{field}` is not a string; `tier` is quick, full or strategy, `raw` the model's text")]
     NotText {
-        /// Which one.
+        /// The field.
         field: &'static str,
     },
-    /// The tier is none of the three.
+    /// The tier is unknown.
     #[error(transparent)]
     UnknownTier(#[from] UnknownWord),
 }
@@ -56,7 +56,7 @@ pub(crate) struct Entry {
     pub(crate) raw: String,
 }
 
-/// A corpus being read. It holds one line at a time.
+/// Reads a corpus, with one line in memory at a time.
 pub(crate) struct Corpus<R> {
     name: String,
     lines: Lines<R>,
@@ -67,7 +67,7 @@ impl<R: BufRead> Corpus<R> {
         Self { name, lines: Lines::new(input) }
     }
 
-    /// The next line that is not blank; nothing at the end; an error for a line that is no entry.
+    /// The next line that is not blank; `None` at the end; an error for an invalid line.
     pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, CalibrateError> {
         let file = || self.name.clone();
         let read = self.lines.next_line().map_err(|cause| CalibrateError::Read { file: file(), cause })?;
@@ -77,7 +77,7 @@ impl<R: BufRead> Corpus<R> {
     }
 }
 
-/// The fields that are looked at, not yet known to be strings.
+/// The two fields that are read; they may not be strings.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(borrow)]
@@ -94,7 +94,7 @@ enum Field<'a> {
 }
 
 fn entry(line: &[u8]) -> Result<Entry, LineFault> {
-    // serde would take an array for the fields in their order
+    // serde also accepts an array with the fields in their order
     let is_object = line.first() == Some(&b'{');
     let fields: Fields<'_> = match serde_json::from_slice(line) {
         Ok(fields) if is_object => fields,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_whatever_else_they_hold_and_blank_ones_skipped() {
+    fn corpus_ignores_other_fields_and_blank_lines() {
         let text = "\n{\"tier\":\"quick\",\"raw\":\"{}\"}\r\n  \t\n \
                     {\"raw\":\"a\\nb\\u00e9\",\"id\":7,\"x\":{\"raw\":1},\"tier\":\"full\"}";
         let mut corpus = read(text.as_bytes());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_with_what_is_wrong_and_what_is_allowed() {
+    fn invalid_line_is_reported_with_its_fault_and_what_is_allowed() {
         let object = "a line is one {\"tier\", \"raw\", …} object";
         let cases: [(&str, String); 12] = [
             ("nonsense", format!("not JSON (expected ident, column 2); {object}")),
@@ -191,7 +191,7 @@ mod tests {
             ),
             (
                 r#"{"tier":"quick","raw":"{}","raw":"[]"}"#,
-                "duplicate field `raw`; `tier` and `raw` stand once each".into(),
+                "duplicate field `raw`; `tier` and `raw` occur once each".into(),
             ),
         ];
         for (line, wrong) in cases {
@@ -205,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_named() {
+    fn overlong_line_is_reported_with_its_number() {
         let error = first_error(&vec![b'x'; LINE_MAX_BYTES + 1]);
-        assert_eq!(error, "verdicts.ndjson, line 1: longer than 4 MiB, the most a line may have");
+        assert_eq!(error, "verdicts.ndjson, line 1: the line is longer than 4 MiB, the maximum");
     }
 
     #[test]
-    fn an_input_that_fails_is_named() {
+    fn failed_read_is_reported_with_the_file() {
         struct Broken;
         impl Read for Broken {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

@@ -1,16 +1,15 @@
-//! Which single flag decides: each judgement is asked what it would be with one flag less, or one more.
+//! Finds the single flags that decide: each judgement is repeated with one flag less, or one flag more.
 //!
-//! The question is about a flag's weight in the formula and nothing else, so it is put this way:
+//! Only the flag's weight in the formula changes:
 //!
-//! - V_t stays as it is. (To repair the cause of `empty_analysis`, say, would also add evidence to V_t.)
-//! - **One less**: V_r loses the flag's weight; E_D is the largest of the flags that remain. Flags that stand
-//!   beside it for the same cause remain: a missing analysis is flagged `field_missing` and `empty_analysis`,
-//!   and each is taken away by itself.
-//! - **One more**: V_r gains the flag's weight; E_D is the flag's own where that is larger. Tried are the flags
-//!   that the verdict does not carry and that the mapping can raise in its tier ([`Flag::first_tier`]), whether or
-//!   not this verdict's text could give rise to them.
-//! - The changed values go through [`oracled_domain::verdict::crosscheck::decide`], and `approved` is the answer. So a refusal
-//!   for `malformed_json` always flips: nothing else of such a text is weighed.
+//! - V_t stays the same. (Repairing the cause of `empty_analysis`, for example, would also add evidence to V_t.)
+//! - **One less**: V_r loses the flag's weight; E_D is the largest of the remaining flags. Other flags with the same cause
+//!   remain: a missing analysis has `field_missing` and `empty_analysis`, and each is removed separately.
+//! - **One more**: V_r gains the flag's weight; E_D becomes the flag's own if that is larger. The trials cover the flags
+//!   that the verdict lacks and that the mapping can raise in its tier ([`Flag::first_tier`]), even if this verdict's
+//!   text cannot cause them.
+//! - [`oracled_domain::verdict::crosscheck::decide`] decides on the changed values, and `approved` is the result. So a
+//!   refusal for `malformed_json` always flips: such a text has no other flags.
 
 use super::by_flag::{ByFlag, Places};
 use super::by_tier::ByTier;
@@ -18,48 +17,46 @@ use oracled_domain::verdict::crosscheck::{Inspection, decide};
 use oracled_domain::{Flag, Judgement, Tier};
 use serde::Serialize;
 
-/// What single flags decide, over a whole corpus.
+/// The effect of single flags on the decisions over a whole corpus.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Flips {
-    /// Of the refused verdicts: those that one flag less would approve.
+    /// Refused verdicts that would be approved with one flag less.
     pub to_approval: ToApproval,
-    /// Of the approved verdicts: those that one flag more would refuse.
+    /// Approved verdicts that would be refused with one flag more.
     pub to_refusal: ToRefusal,
 }
 
-/// Refused verdicts, each of their flags taken away by itself.
+/// Refused verdicts, with each of their flags removed separately.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct ToApproval {
     /// Refused verdicts.
     pub refused: ByTier<u64>,
-    /// Those of them that at least one flag, taken away by itself, turns into an approval. The others hang on
-    /// two or more flags.
+    /// Refused verdicts that are approved if one certain flag is removed. The others depend on two or more flags.
     pub by_one_flag: ByTier<u64>,
-    /// By flag name, in the order of the flags: `verdicts` are the refused ones that carry the flag.
+    /// By flag name, in the order of the flags: `verdicts` are the refused ones with the flag.
     pub flags: ByFlag<Trials>,
 }
 
-/// Approved verdicts, each flag that their tier knows and they do not carry added by itself.
+/// Approved verdicts, with each missing flag of their tier added separately.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct ToRefusal {
     /// Approved verdicts.
     pub approved: ByTier<u64>,
-    /// Those of them that at least one flag with a weight in V_r turns into a refusal. (A flag with an E_D
-    /// refuses every verdict, so there is nothing to count.)
+    /// Approved verdicts that are refused if one certain flag with a weight in V_r is added. (A flag with an E_D refuses
+    /// every verdict, so it is not counted.)
     pub by_one_v_r_flag: ByTier<u64>,
-    /// By flag name, in the order of the flags: `verdicts` are the approved ones that the flag could be
-    /// added to.
+    /// By flag name, in the order of the flags: `verdicts` are the approved ones that the flag can be added to.
     pub flags: ByFlag<Trials>,
 }
 
-/// What became of the decisions when single flags of one name were taken away or added.
+/// The effect of removing or adding single flags of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Trials {
-    /// Verdicts that the question was put to.
+    /// Verdicts in the trial.
     pub verdicts: u64,
-    /// Those of them whose decision flips by one flag of this name, at whichever place.
+    /// Verdicts whose decision flips by one flag of this name, at any place.
     pub flips: u64,
-    /// How many decisions flip at each place.
+    /// Number of flipped decisions by place.
     #[serde(flatten)]
     pub places: Places,
 }
@@ -104,11 +101,11 @@ impl ToRefusal {
     }
 }
 
-/// The inspection as it would be without `flag`, at the same V_t.
+/// The inspection without `flag`, at the same V_t.
 fn without(inspection: &Inspection, flag: &Flag) -> Inspection {
     let flags: Vec<Flag> = inspection.flags.iter().filter(|other| *other != flag).cloned().collect();
     Inspection {
-        // weights are multiples of 0.5: the difference is exact
+        // weights are multiples of 0.5, so the difference is exact
         v_r: inspection.v_r - flag.v_r(),
         e_d: flags.iter().map(Flag::e_d).fold(0.0, f64::max),
         flags,
@@ -116,7 +113,7 @@ fn without(inspection: &Inspection, flag: &Flag) -> Inspection {
     }
 }
 
-/// The inspection as it would be with `flag` in addition, at the same V_t.
+/// The inspection with `flag` added, at the same V_t.
 fn with(inspection: &Inspection, flag: &Flag) -> Inspection {
     let mut flags = inspection.flags.clone();
     flags.push(flag.clone());
@@ -133,9 +130,9 @@ fn weighs(flag: &Flag) -> bool {
     flag.v_r() > 0.0 || flag.e_d() > 0.0
 }
 
-/// Counts the trials of one verdict: once for each name, and each place that flips.
+/// Counts the trials of one verdict: once for each name, and once for each place that flips.
 fn tally(flags: &mut ByFlag<Trials>, trials: &[(&Flag, bool)]) {
-    // flags come in their fixed order, so those of one name stand together
+    // flags are in their fixed order, so flags of one name are adjacent
     for of_one_name in trials.chunk_by(|(one, _), (other, _)| one.into_str() == other.into_str()) {
         let Some((flag, _)) = of_one_name.first() else { continue };
         let count = flags.of(flag);

@@ -1,30 +1,30 @@
-//! C in bins. No bin lies on both sides of Ω, so each holds refused verdicts only or approved ones only.
+//! C in bins. No bin crosses Ω, so each bin has only refused or only approved verdicts.
 
 use super::by_tier::ByTier;
 use oracled_domain::Tier;
 use oracled_domain::verdict::tmm::OMEGA;
 use serde::Serialize;
 
-/// Where bins meet, from below. Narrower above Ω: there lies all that is approved, within 0.026.
+/// The edges of the bins, ascending. Bins are narrower above Ω, where all approved verdicts lie within 0.026.
 const EDGES: [f64; 17] =
     [-1.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, OMEGA, 0.98, 0.985, 0.99, 0.995, 1.0];
 
-/// How many verdicts have a C of a given range.
+/// The verdicts with C in a range.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Bin {
-    /// The smallest C of the bin, which belongs to it; null for the first bin, which has none. (The second
-    /// bin begins above its -1.0: a C of -1.0, which is what malformed JSON scores, is in the first.)
+    /// The smallest C of the bin, inclusive; null for the first bin, which has no lower limit. (The second bin excludes its
+    /// -1.0: malformed JSON has a C of -1.0 and is in the first bin.)
     pub from: Option<f64>,
-    /// The C at which the bin ends, which does not belong to it, save in the first bin (C <= -1.0) and in the
-    /// last, whose ends are both 1.0.
+    /// The largest C of the bin, exclusive. It is inclusive in the first bin (C <= -1.0) and in the last, whose limits are
+    /// both 1.0.
     pub to: f64,
-    /// True where C is at least Ω throughout the bin.
+    /// Whether C is at least Ω in the whole bin.
     pub at_least_omega: bool,
     /// The verdicts in the bin.
     pub verdicts: ByTier<u64>,
 }
 
-/// The bins, from the lowest C to C = 1.0; all of them, empty ones too.
+/// The bins, from the lowest C to C = 1.0, with the empty ones.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Histogram {
@@ -61,7 +61,7 @@ impl Histogram {
 }
 
 impl Bin {
-    /// The bin's range for people, `0.9 to Ω` for instance.
+    /// The bin's range for people, such as `0.9 to Ω`.
     #[must_use]
     pub(crate) fn label(&self) -> String {
         match self.from {

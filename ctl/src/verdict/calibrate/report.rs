@@ -1,4 +1,4 @@
-//! What a calibration finds. These types are the JSON that `--json` writes: a field's name is a promise.
+//! The result of a calibration. `--json` writes these types, so the names of their fields are a stable interface.
 
 use super::by_flag::{ByFlag, Places};
 use super::by_tier::ByTier;
@@ -9,45 +9,45 @@ use oracled_domain::verdict::tmm::{OMEGA, PHI};
 use oracled_domain::{Flag, Judgement, Tier};
 use serde::Serialize;
 
-/// Everything that a calibration finds. The same corpus gives the same report, byte for byte.
+/// The result of a calibration. The same corpus gives the same report, byte for byte.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Report {
-    /// The corpus, as it was named on the command line, or `standard input`.
+    /// The corpus, as given on the command line, or `standard input`.
     pub corpus: String,
-    /// Ω: a verdict is approved at a C of at least this.
+    /// Ω: a verdict is approved if its C is at least this.
     pub threshold: f64,
     /// Φ, the weight of V_r.
     pub phi: f64,
-    /// How many verdicts there are and how many are approved.
+    /// Numbers of verdicts and of approvals.
     pub approval: ByTier<Approval>,
-    /// The largest C among the refused verdicts; null where none is refused.
+    /// The largest C among the refused verdicts; null if none is refused.
     pub highest_refused: Option<f64>,
-    /// The smallest C among the approved verdicts; null where none is approved.
+    /// The smallest C among the approved verdicts; null if none is approved.
     pub lowest_approved: Option<f64>,
     /// C in bins, from the lowest.
     pub histogram: Histogram,
-    /// Every reason that occurs, in the order in which the crosscheck's decision lists them.
+    /// Every reason that occurs, in the order of the crosscheck's decision.
     pub reasons: Vec<ReasonCount>,
     /// Every flag that occurs, by name, in the fixed order of flags.
     pub flags: ByFlag<Occurrences>,
-    /// Which single flags decide.
+    /// The single flags that decide.
     pub flips: Flips,
 }
 
-/// How many verdicts are approved.
+/// The share of approved verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub(crate) struct Approval {
     /// Verdicts judged.
     pub verdicts: u64,
-    /// Those approved.
+    /// Verdicts approved.
     pub approved: u64,
-    /// Those refused.
+    /// Verdicts refused.
     pub refused: u64,
-    /// Approved by judged, from 0.0 to 1.0; null where none was judged.
+    /// Approved divided by judged, from 0.0 to 1.0; null if none was judged.
     pub approval_rate: Option<f64>,
 }
 
-/// How many decisions have a reason.
+/// Number of decisions with a reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ReasonCount {
     /// The decision's `crosscheck_reason`.
@@ -56,14 +56,14 @@ pub(crate) struct ReasonCount {
     pub verdicts: ByTier<u64>,
 }
 
-/// How often a flag occurs.
+/// The frequency of a flag.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Occurrences {
-    /// Verdicts that carry it, at one place or several.
+    /// Verdicts with the flag, at one or more places.
     pub verdicts: ByTier<u64>,
-    /// Those of them that are approved all the same.
+    /// Verdicts with the flag that are approved.
     pub approved: u64,
-    /// How often it occurs at each place.
+    /// Number of occurrences by place.
     #[serde(flatten)]
     pub places: Places,
 }
@@ -114,7 +114,7 @@ impl Report {
     }
 
     fn flagged(&mut self, tier: Tier, flags: &[Flag], approved: bool) {
-        // flags come in their fixed order, so those of one name stand together
+        // flags are in their fixed order, so flags of one name are adjacent
         for of_one_name in flags.chunk_by(|one, other| one.into_str() == other.into_str()) {
             let Some(flag) = of_one_name.first() else { continue };
             let occurrences = self.flags.of(flag);

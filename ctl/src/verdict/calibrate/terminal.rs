@@ -1,4 +1,4 @@
-//! A report for people: tables, and the histogram of C drawn with block characters.
+//! A report for people: tables, and a histogram of C drawn with block characters.
 
 use super::by_flag::Named;
 use super::by_tier::ByTier;
@@ -11,17 +11,17 @@ use comfy_table::{Cell, Color, ContentArrangement, Table};
 use oracled_domain::Tier;
 use std::io::{self, Write};
 
-/// The longest bar, in columns.
+/// Maximum length of a bar, in columns.
 const BAR_MAX: usize = 50;
-/// The shortest space for bars, in columns.
+/// Minimum space for bars, in columns.
 const BAR_MIN: usize = 8;
-/// The space around a column's content.
+/// Columns of padding around a cell.
 const PADDING: usize = 2;
-/// So many places of a flag are listed.
+/// Maximum number of listed places of a flag.
 const PLACES_LISTED: usize = 6;
-/// A place's name is cut to so many characters.
+/// Maximum length of a place's name, in characters.
 const PLACE_CHARS: usize = 28;
-/// An eighth of a column to a whole one.
+/// Blocks from an eighth of a column to a whole one.
 const BLOCKS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
 /// Writes `report` to `out`.
@@ -85,7 +85,7 @@ fn bin_row(bin: &Bin, highest: u64, width: usize) -> Vec<Cell> {
     [Cell::new(bin.label()), bar].into_iter().chain(counts).collect()
 }
 
-/// A count; a zero is left blank, so that the eye finds the others.
+/// A count. A zero is left blank, so that other numbers stand out.
 fn count_cell(count: u64) -> Cell {
     Cell::new(if count == 0 { String::new() } else { count.to_string() })
 }
@@ -110,7 +110,7 @@ fn reasons(report: &Report, look: Look) -> Table {
 }
 
 fn flags(report: &Report, look: Look) -> Table {
-    // where there is no room for them, tiers give way before words break
+    // on a narrow terminal the tiers are left out, so that words do not break
     let tiers: &[Tier] = if look.is_narrow() { &[] } else { &Tier::ALL };
     let mut header = vec!["flag", "weight", "verdicts", "approved"];
     header.extend(tiers.iter().map(|tier| tier.into_str()));
@@ -125,7 +125,7 @@ fn flags(report: &Report, look: Look) -> Table {
     table
 }
 
-/// The flags that name places, as they stand in the log, the most frequent ones first.
+/// The flags with places, as in the log, the most frequent ones first.
 fn flags_by_place(report: &Report, look: Look) -> Table {
     let mut table = look.table(&["flag and place", "times"], &[0]);
     for named in report.flags.names() {
@@ -148,7 +148,7 @@ fn flags_by_place(report: &Report, look: Look) -> Table {
 
 fn to_approval_title(report: &Report) -> String {
     let (of, all) = (report.flips.to_approval.by_one_flag.all, report.flips.to_approval.refused.all);
-    format!("One flag less, V_t as it is\n{of} of {all} refused verdicts hang on a single flag.")
+    format!("One flag less, same V_t\n{of} of {all} refused verdicts depend on a single flag.")
 }
 
 fn to_approval(report: &Report, look: Look) -> Table {
@@ -157,7 +157,7 @@ fn to_approval(report: &Report, look: Look) -> Table {
 
 fn to_refusal_title(report: &Report) -> String {
     let (of, all) = (report.flips.to_refusal.by_one_v_r_flag.all, report.flips.to_refusal.approved.all);
-    format!("One flag more, V_t as it is\n{of} of {all} approved verdicts are one V_r flag from refusal.")
+    format!("One flag more, same V_t\n{of} of {all} approved verdicts are one V_r flag from refusal.")
 }
 
 fn to_refusal(report: &Report, look: Look) -> Table {
@@ -177,7 +177,7 @@ fn trials(flags: &[Named<Trials>], [before, after]: [&str; 2], look: Look) -> Ta
     table
 }
 
-/// The room for bars in a table that has columns of these widths beside them.
+/// The space for bars in a table with other columns of these widths.
 fn bars_beside(look: Look, columns: impl IntoIterator<Item = usize>) -> usize {
     let padded: usize = columns.into_iter().map(|column| column + PADDING).sum();
     usize::from(look.width).saturating_sub(padded + PADDING).clamp(BAR_MIN, BAR_MAX)
@@ -193,8 +193,8 @@ fn weight<T>(named: &Named<T>) -> String {
     }
 }
 
-/// A bar of `part` in `whole`, `width` columns for the whole, in eighths of a column. What is there is seen:
-/// any part above zero gets an eighth at least.
+/// A bar of `part` in `whole`, in eighths of a column; `width` columns are the whole. A part above zero has at least one
+/// eighth, so that it is visible.
 fn bar(part: u64, whole: u64, width: usize) -> String {
     if part == 0 || whole == 0 {
         return String::new();

@@ -13,7 +13,7 @@ fn breakdown(verdict: &str) -> Value {
         .into()
 }
 
-/// Six outputs of which every number below was worked out by hand:
+/// Six outputs. Every number below was calculated by hand:
 ///
 /// | tier | what | V_t | V_r | E_D | C | reason |
 /// | --- | --- | --- | --- | --- | --- | --- |
@@ -52,7 +52,7 @@ fn printed(json: bool, look: Look) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// A directory of its own for a test, gone at the end.
+/// A temporary directory for a test, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -70,7 +70,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn a_small_corpus_gives_what_was_worked_out_by_hand() {
+fn small_corpus_gives_the_values_calculated_by_hand() {
     let report = report();
     let of = |approval: &Approval| {
         (approval.verdicts, approval.approved, approval.refused, approval.approval_rate)
@@ -101,7 +101,7 @@ fn a_small_corpus_gives_what_was_worked_out_by_hand() {
 }
 
 #[test]
-fn the_json_is_one_line_and_exactly_this() {
+fn json_report_is_one_line_and_equals_the_stored_one() {
     let line = printed(true, Look::new(80, false));
     assert_eq!(line.find('\n'), Some(line.len() - 1), "one object, one line");
     let expected: String = include_str!("tests/report.json").lines().map(str::trim_start).collect();
@@ -110,7 +110,7 @@ fn the_json_is_one_line_and_exactly_this() {
 }
 
 #[test]
-fn the_decisions_are_those_of_the_gate() {
+fn decisions_equal_those_of_the_gate() {
     let report = report();
     let mut approved = 0;
     for line in corpus().lines() {
@@ -123,7 +123,7 @@ fn the_decisions_are_those_of_the_gate() {
 }
 
 #[test]
-fn tables_keep_to_the_width_and_to_plain_text_unless_told_otherwise() {
+fn tables_fit_the_width_and_are_plain_text_by_default() {
     for width in [60, 80, 100] {
         let text = printed(false, Look::new(width, false));
         assert!(!text.contains('\u{1b}'), "no escape sequences");
@@ -135,7 +135,7 @@ fn tables_keep_to_the_width_and_to_plain_text_unless_told_otherwise() {
 }
 
 #[test]
-fn omega_stands_between_the_last_refused_bin_and_the_first_approved_one() {
+fn omega_row_is_between_refused_and_approved_bins() {
     let text = printed(false, Look::new(80, false));
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let omega = lines.iter().position(|line| line.starts_with("Ω  ╌╌╌")).unwrap();
@@ -144,7 +144,7 @@ fn omega_stands_between_the_last_refused_bin_and_the_first_approved_one() {
 }
 
 #[test]
-fn a_models_field_name_cannot_steer_the_terminal() {
+fn field_names_from_a_model_are_escaped_on_the_terminal() {
     let raw = json!({"verdict": "GREEN", "summary": SOUND, "\u{1b}[2J\u{202e}\n": 1}).to_string();
     let line = json!({"tier": "quick", "raw": raw}).to_string();
     let report = judge_all("-".into(), line.as_bytes()).unwrap();
@@ -156,7 +156,7 @@ fn a_models_field_name_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn however_many_names_a_model_invents_so_many_are_kept() {
+fn number_of_kept_places_is_bounded() {
     let mut report = Report::new("-".into());
     for n in 0..300 {
         let raw = json!({"verdict": "GREEN", "summary": SOUND, format!("field{n}"): 1}).to_string();
@@ -167,17 +167,17 @@ fn however_many_names_a_model_invents_so_many_are_kept() {
 }
 
 #[test]
-fn an_empty_corpus_is_an_error() {
+fn empty_corpus_is_an_error() {
     for text in ["", "\n \n"] {
         assert_eq!(
             judge_all("verdicts.ndjson".into(), text.as_bytes()).unwrap_err().to_string(),
-            "verdicts.ndjson holds no verdict: a corpus has one {\"tier\", \"raw\", …} object a line, at least one"
+            "verdicts.ndjson has no verdict; a corpus has one {\"tier\", \"raw\", …} object per line, at least one"
         );
     }
 }
 
 #[test]
-fn a_bad_line_stops_and_nothing_is_written() {
+fn invalid_line_stops_the_calibration_without_output() {
     let scratch = Scratch::new("bad-line");
     let file = scratch.0.join("verdicts.ndjson");
     std::fs::write(&file, corpus() + "{\"tier\":\"quick\"}\n").unwrap();
@@ -188,7 +188,7 @@ fn a_bad_line_stops_and_nothing_is_written() {
 }
 
 #[test]
-fn a_corpus_that_cannot_be_read_is_named() {
+fn unreadable_corpus_is_an_error_with_its_name() {
     let scratch = Scratch::new("unreadable");
     for (file, says) in [("absent.ndjson", "No such file"), ("", "directory")] {
         let file = scratch.0.join(file);

@@ -1,4 +1,4 @@
-//! Reviews for people.
+//! Reviews as text for people.
 
 use super::super::verify::words;
 use crate::base::error::CtlError;
@@ -11,10 +11,10 @@ use oracled_domain::verification::{Candidate, Review};
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// Of the values of a review a list shows so much, in characters.
+/// Maximum length of a review's values in a list, in characters.
 const VALUES_MAX_CHARS: usize = 60;
 
-/// Reviews below each other.
+/// Reviews as a table.
 pub(crate) fn page(reviews: &[ReviewSummary]) -> String {
     if reviews.is_empty() {
         return "no reviews".into();
@@ -31,12 +31,12 @@ pub(crate) fn page(reviews: &[ReviewSummary]) -> String {
         ]
     };
     table(
-        ["review", "workflow", "thing", "to decide", "said", "opened at", "stands"],
+        ["review", "workflow", "entity", "to decide", "values", "opened at", "state"],
         reviews.iter().map(row).collect(),
     )
 }
 
-/// What became of a review.
+/// The state of a review, in words.
 fn stands(review: &ReviewSummary) -> String {
     let told = |what: &str, by: &Option<String>, at: Option<Timestamp>| {
         by.as_ref().zip(at).map(|(by, at)| format!("{what} at {at} by {}", by_whom(by)))
@@ -47,7 +47,7 @@ fn stands(review: &ReviewSummary) -> String {
     resolved.map(|resolved| resolved + &revoked).or(dismissed).unwrap_or_else(|| "open".into())
 }
 
-/// A review on a line.
+/// A review on one line.
 pub(crate) fn line(review: &ReviewSummary) -> String {
     let (id, workflow) = (&review.review_id, &review.workflow_id);
     let values = shortened(&values(review), VALUES_MAX_CHARS);
@@ -64,7 +64,7 @@ fn about(review: &ReviewSummary) -> String {
     format!("{}{at}", words::thing(&review.thing))
 }
 
-/// What is said and claimed of the axes to decide, each value once.
+/// The answered and claimed values of the axes to decide, each value once.
 fn values(review: &ReviewSummary) -> String {
     let of_axis = |path: &String| {
         let stated = review.said.values().filter_map(|values| values.get(path));
@@ -86,13 +86,13 @@ fn axes(review: &ReviewSummary) -> String {
     review.axes.iter().map(axis).collect::<Vec<_>>().join(", ")
 }
 
-/// A review with all that a person needs to decide it.
+/// Prints a review with all that a reviewer needs for a decision.
 pub(crate) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     let review = &state.review;
     let head = [
         ("review", review.review_id.clone()),
         ("workflow", review.workflow_id.to_string()),
-        ("thing", words::thing(&review.thing)),
+        ("entity", words::thing(&review.thing)),
         ("as of", words::as_of(review.point_in_time, review.known_at)),
         ("opened at", review.opened_at.to_string()),
         ("evidence", format!("SHA-256 {}", review.evidence_hash)),
@@ -109,15 +109,15 @@ pub(crate) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), Ctl
             }
         }
         if let Some(claim) = review.claimed.get(path) {
-            let confirmed = if claim.confirmed { ", and has confirmed it" } else { "" };
+            let confirmed = if claim.confirmed { ", and has confirmed the claim" } else { "" };
             let told = format!("{} claims {}{confirmed}", claim.claimed_by, claim.value);
             writeln!(out, "  {}", on_one_line(&told))?;
         }
     }
     if !review.candidates.is_empty() {
         let rows = review.candidates.iter().map(said).collect();
-        writeln!(out, "\n{}", table(["source", "says", "version", "as of", "verified", "trust"], rows))?;
-        writeln!(out, "\nwhere that comes from")?;
+        writeln!(out, "\n{}", table(["source", "values", "version", "as of", "verified", "trust"], rows))?;
+        writeln!(out, "\norigin of the answers")?;
         for candidate in review.candidates.iter().map(provenance) {
             writeln!(out, "  {}", on_one_line(&candidate))?;
         }
@@ -135,7 +135,7 @@ pub(crate) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), Ctl
     state.dismissed.as_ref().map_or(Ok(()), |dismissed| closed(out, dismissed))
 }
 
-/// The row of what a source says.
+/// The row of a source's answer.
 fn said((oracle_id, candidate): (&SourceId, &Candidate)) -> [String; 6] {
     let record = &candidate.record;
     [
@@ -167,19 +167,19 @@ fn how_to_resolve(review: &Review) -> String {
     )
 }
 
-/// What became of a review that was resolved just now.
+/// Prints a review that was just resolved.
 pub(crate) fn resolved(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "review {} is resolved", state.review.review_id)?;
     state.resolved.as_ref().map_or(Ok(()), |resolved| decided(out, resolved))
 }
 
-/// A review whose resolution was taken back just now.
+/// Prints a review whose resolution was just revoked.
 pub(crate) fn revoked(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
-    writeln!(out, "what was decided of review {} holds no more", state.review.review_id)?;
+    writeln!(out, "the resolution of review {} is revoked", state.review.review_id)?;
     state.revoked.as_ref().map_or(Ok(()), |revoked| taken_back(out, revoked))
 }
 
-/// A review that was closed just now without deciding anything.
+/// Prints a review that was just dismissed.
 pub(crate) fn dismissed(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "review {} is dismissed", state.review.review_id)?;
     state.dismissed.as_ref().map_or(Ok(()), |dismissed| closed(out, dismissed))
@@ -211,8 +211,8 @@ fn decided(
     let until = resolved_at.saturating_add(validity).unwrap_or(Timestamp::MAX);
     let values = resolution.values.iter().map(|(path, value)| {
         let definition = resolution.definitions.get(path).map(|definition| match definition.trim() {
-            "" => " (meant as the axis defines it)".to_owned(),
-            definition => format!(" (meant as {definition})"),
+            "" => " (by the axis's own definition)".to_owned(),
+            definition => format!(" (defined as {definition})"),
         });
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         format!("{path} {value}{}", definition.unwrap_or_default())
@@ -221,7 +221,7 @@ fn decided(
         ("decided", values.collect::<Vec<_>>().join(", ")),
         ("by", format!("{} at {resolved_at}", by_whom(verifier_id))),
         ("reason", resolution.reason.clone()),
-        ("holds until", until.to_string()),
+        ("valid until", until.to_string()),
     ];
     Ok(out.write_all(pairs(&shown).as_bytes())?)
 }

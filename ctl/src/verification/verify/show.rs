@@ -1,4 +1,5 @@
-//! An envelope for people: what is told, what it rests on, who said what, how it was settled, and what to do next.
+//! An envelope as text for people: its values with their evidence, the answers of the sources, the resolved conflicts, and
+//! the next step.
 
 use super::words;
 use crate::base::error::CtlError;
@@ -8,14 +9,14 @@ use oracled_domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evid
 use oracled_domain::verification::{Envelope, EnvelopeKind, Reason};
 use std::io::Write;
 
-/// Shows an envelope; nothing stands here that does not stand in it.
+/// Prints an envelope, and nothing that the envelope lacks.
 pub(crate) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: Look) -> Result<(), CtlError> {
     let is_verified = envelope.kind == EnvelopeKind::Authoritative;
     let kind = format!("{}: {}", envelope.kind.into_str(), words::kind(envelope.kind));
     writeln!(out, "{}", look.painted(&kind, is_verified))?;
     let head = [
         ("workflow", envelope.workflow.to_string()),
-        ("thing", words::thing(&envelope.thing)),
+        ("entity", words::thing(&envelope.thing)),
         ("as of", words::as_of(envelope.point_in_time, envelope.known_at)),
         ("decided at", envelope.decided_at.to_string()),
         ("execution", envelope.execution_id.clone()),
@@ -31,11 +32,7 @@ pub(crate) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: Look) -> 
     }
     let rows: Vec<_> = envelope.candidates.iter().map(candidate).collect();
     if !rows.is_empty() {
-        writeln!(
-            out,
-            "\n{}",
-            table(["source", "says", "counts as", "version", "as of", "came of it"], rows)
-        )?;
+        writeln!(out, "\n{}", table(["source", "values", "counts as", "version", "as of", "outcome"], rows))?;
     }
     if !envelope.steps.is_empty() {
         writeln!(out, "\nconflicts")?;
@@ -47,10 +44,10 @@ pub(crate) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: Look) -> 
     next(out, envelope)
 }
 
-/// One axis: its value with what it rests on, or why it has none.
+/// Prints one axis: its value with the evidence, or the reasons why it has none.
 fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
     let Some(value) = &outcome.value else {
-        let apart = outcome.delta.as_ref().map(|delta| format!(", {delta} apart at the most"));
+        let apart = outcome.delta.as_ref().map(|delta| format!(", at most {delta} apart"));
         let kind = outcome.kind.into_str();
         writeln!(out, "{}: no value ({kind}){}", on_one_line(path), apart.unwrap_or_default())?;
         for why in words::reasons(&outcome.reasons) {
@@ -70,7 +67,7 @@ fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), Ct
         let version = record.source_version.as_ref().map(|version| format!(", version {version}"));
         let (oracle_id, tier, version) =
             (&record.oracle_id, record.oracle_tier.into_str(), version.unwrap_or_default());
-        let kept = if *stale { ", out of what was kept" } else { "" };
+        let kept = if *stale { ", from the cache" } else { "" };
         let (method, by) = (&record.verification_method, by_whom(&record.verifier_id));
         let told = format!("{oracle_id} ({tier}){version}, as of {observed_at}{kept}: {method} by {by}");
         writeln!(out, "  {}", on_one_line(&told))?;
@@ -99,7 +96,7 @@ fn candidate(candidate: &CandidateOutcome) -> [String; 6] {
     ]
 }
 
-/// What else whoever reads it should know.
+/// Prints further reasons, repeated queries, warnings, and the disclaimer.
 fn rest(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
     writeln!(out)?;
     let of_axes = |reason: &Reason| envelope.axes.values().any(|axis| axis.reasons.contains(reason));
@@ -109,7 +106,7 @@ fn rest(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
     }
     for again in &envelope.reverify {
         let axes = again.axes.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        writeln!(out, "to be asked once more: {} for {}", again.oracle_id, on_one_line(&axes))?;
+        writeln!(out, "to be queried again: {} for {}", again.oracle_id, on_one_line(&axes))?;
     }
     for warning in &envelope.warnings {
         writeln!(out, "warning: {}", on_one_line(warning))?;
@@ -120,14 +117,14 @@ fn rest(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
     Ok(writeln!(out, "envelope SHA-256: {}", envelope.sha256)?)
 }
 
-/// What to do next, where that is not to use the values.
+/// Prints the next step, unless it is to use the values.
 fn next(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
     if let Some(review_id) = &envelope.review_id {
         writeln!(out, "next: oraclectl review show {}", on_one_line(review_id))?;
     }
     if !envelope.unspecified.is_empty() {
         let open = envelope.unspecified.join(", ");
-        writeln!(out, "next: say which {} is meant, as AXIS=VALUE", on_one_line(&open))?;
+        writeln!(out, "next: specify {} as AXIS=VALUE", on_one_line(&open))?;
     }
     if let Some(retry) = &envelope.retry {
         writeln!(out, "next: {}", on_one_line(&retry.advice))?;
@@ -160,18 +157,18 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_jumps_is_told_on_its_axis_with_what_it_was_before() {
+    fn deviating_value_is_shown_on_its_axis_with_the_earlier_value() {
         let candidate = json!({"oracle_id": "office", "outcome": "answered", "stale": false, "contested": false,
             "late": false, "latency_ms": 5, "values": {"population": {"value": "9000"}},
-            "deviations": {"population": "it was 54208 in v1 and is 9000, more than 100 apart"}});
+            "deviations": {"population": "it was 54208 in v1 and is 9000; the difference exceeds 100"}});
         let told = shown(json!({"candidates": [candidate]}));
-        let wanted = "population: no value (human_review)\n  a value jumps away from what its source said before (deviation)\n  \
-                      office: it was 54208 in v1 and is 9000, more than 100 apart\n";
+        let wanted = "population: no value (human_review)\n  a value deviates too far from its source's baseline (deviation)\n  \
+                      office: it was 54208 in v1 and is 9000; the difference exceeds 100\n";
         assert!(told.contains(wanted), "{told}");
     }
 
     #[test]
-    fn what_to_do_next_is_the_advice() {
+    fn next_step_is_the_retry_advice() {
         let advice = "no answer came from office: ask again in 5 seconds";
         let retry = json!({"after_ms": 5000, "oracles": ["office"], "advice": advice});
         let told = shown(json!({"kind": "blocked", "reasons": ["oracle_unreachable"], "retry": retry}));

@@ -1,4 +1,4 @@
-//! What stands in envelopes and reviews, in words.
+//! The contents of envelopes and reviews, in words.
 
 use crate::base::output::on_one_line;
 use jiff::Timestamp;
@@ -10,105 +10,99 @@ use oracled_domain::verification::step::{Party, Step, StepOutcome};
 use oracled_domain::verification::{CallOutcome, Cut, EnvelopeKind, Reason, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an envelope of this kind says.
+/// The meaning of an envelope's kind.
 pub(crate) const fn kind(kind: EnvelopeKind) -> &'static str {
     match kind {
         EnvelopeKind::Authoritative => "all values are verified",
-        EnvelopeKind::NarrativeOnly => "nothing is verified, and no values are told",
-        EnvelopeKind::Blocked => "nothing is told for now",
-        EnvelopeKind::RequiresSpecification => "the question leaves open which thing it is about",
-        EnvelopeKind::Provisional => "the decision will be taken later",
-        EnvelopeKind::DisputeSummary => "the sources disagree, and nobody decides",
-        EnvelopeKind::HumanReview => "a person has to decide",
+        EnvelopeKind::NarrativeOnly => "nothing is verified, and no values are returned",
+        EnvelopeKind::Blocked => "no values are available for now",
+        EnvelopeKind::RequiresSpecification => "the question does not identify one entity",
+        EnvelopeKind::Provisional => "the decision is pending",
+        EnvelopeKind::DisputeSummary => "the sources disagree, and the workflow leaves that undecided",
+        EnvelopeKind::HumanReview => "a reviewer has to decide",
     }
 }
 
-/// What a value rests on.
+/// The basis of a value.
 pub(crate) const fn basis(basis: Basis) -> &'static str {
     match basis {
-        Basis::OnlySource => "one source says so, and no other that is trusted has a value",
-        Basis::Agreement => "all trusted sources that have a value agree",
-        Basis::Resolution => "the sources disagreed, and that was settled as told below",
-        Basis::HumanLock => "a person decided so, having seen what the sources say",
-        Basis::HumanConfirmation => "whoever knows it has confirmed it",
+        Basis::OnlySource => "one source has this value, and no other trusted source has a value",
+        Basis::Agreement => "all trusted sources with a value agree",
+        Basis::Resolution => "the sources disagreed, and the conflicts were settled as shown below",
+        Basis::HumanLock => "a reviewer decided this value, knowing the answers of the sources",
+        Basis::HumanConfirmation => "the claimant has confirmed this value",
     }
 }
 
-/// Why there is no value.
+/// The reason why there is no value.
 pub(crate) const fn reason(reason: Reason) -> &'static str {
     match reason {
-        Reason::AlwaysHuman => "on this axis a person decides in any case",
-        Reason::DefinitionMismatch => "what the sources say are values of different things",
-        Reason::Deviation => "a value jumps away from what its source said before",
-        Reason::OracleVsUser => "somebody claims another value than a source has",
-        Reason::DeltaThreshold => "the values are further apart than may be settled without a person",
+        Reason::AlwaysHuman => "a reviewer always decides this axis",
+        Reason::DefinitionMismatch => "the values of the sources have different definitions",
+        Reason::Deviation => "a value deviates too far from its source's baseline",
+        Reason::OracleVsUser => "a claim differs from the value of a source",
+        Reason::DeltaThreshold => "the values differ by more than may be settled without a reviewer",
         Reason::RatioThreshold => {
             "the values differ by more than the ratio that may be settled without a reviewer"
         }
-        Reason::RequireHuman => "the sources disagree, and a person is to decide that",
+        Reason::RequireHuman => "the sources disagree, and a reviewer has to decide",
         Reason::RecencyUndecided => {
-            "the sources disagree, and none was verified later than the others, or late enough"
+            "the sources disagree, and none was verified later than the others or recently enough"
         }
         Reason::PrecedenceUnclear => {
-            "the sources disagree, and the order of their tiers contradicts the one for such an axis"
+            "the sources disagree, and the order of their tiers contradicts the precedence for this axis"
         }
-        Reason::StrategyImpossible => {
-            "the sources disagree, and the strategy cannot settle values like these"
-        }
-        Reason::CascadeLimit => {
-            "there are more conflicts on one axis than may be settled one after the other"
-        }
-        Reason::OracleInvalidated => {
-            "a source is in conflict on one axis, which takes all its answers with it"
-        }
-        Reason::BudgetExceeded => "the decision took longer than it may",
-        Reason::Disputed => "the sources disagree, and nobody is to decide that",
+        Reason::StrategyImpossible => "the sources disagree, and the strategy cannot settle such values",
+        Reason::CascadeLimit => "one axis has more conflicts than may be settled in sequence",
+        Reason::OracleInvalidated => "a source is in conflict on one axis, which invalidates all its answers",
+        Reason::BudgetExceeded => "the decision exceeded its time budget",
+        Reason::Disputed => "the sources disagree, and the workflow leaves that undecided",
         Reason::QueueFull => {
-            "too many questions wait for people, or over this thing, already: reviewers have to resolve or dismiss some first"
+            "too many reviews are open, in total or for this entity; reviewers have to resolve or dismiss some first"
         }
         Reason::OracleUnreachable => {
             "a source did not answer in time, could not be reached, or is not called while its circuit is open"
         }
         Reason::OracleUnusable => {
-            "a source failed, cannot answer such a question, gave an answer that cannot be trusted, or rejected the record in its current release"
+            "a source failed, cannot answer such a question, returned an untrusted answer, or rejected the record in its current release"
         }
-        Reason::Stale => "what a source says is stale, and its freshness policy does not let that pass",
-        Reason::Expired => "what a source says is older than the axis, or the source itself, allows",
-        Reason::Reverification => "the sources disagree, and have to be asked for all their axes once more",
-        Reason::NoValue => "no trusted source has a value that counts, and all that were to answer did",
+        Reason::Stale => "the data of a source is stale, and its freshness policy does not allow that",
+        Reason::Expired => "the data of a source is older than the axis or the source allows",
+        Reason::Reverification => "the sources disagree, and have to be queried again for all their axes",
+        Reason::NoValue => "no trusted source has a usable value, and all expected sources answered",
         Reason::UnverifiedOnly => {
-            "only what is unverified, or counts as that, has a value, and all others that were to answer did"
+            "only sources that are unverified, or count as unverified, have a value, and all other expected sources answered"
         }
         Reason::TooFewSources => "fewer registered sources have a value than the workflow requires",
-        Reason::ThingNotFixed => "it is not said which thing is meant",
-        Reason::SeveralThings => "a source knows several things that could be meant",
-        Reason::NonAuthoritative => "the workflow verifies nothing",
-        Reason::Deferred => "the decision will be taken later",
+        Reason::ThingNotFixed => "the question does not identify one entity",
+        Reason::SeveralThings => "a source has several matching entities",
+        Reason::NonAuthoritative => "the workflow does not verify values",
+        Reason::Deferred => "the decision is pending",
     }
 }
 
-/// Reasons, each with its word for programs.
+/// Reasons, each with its wire name.
 pub(crate) fn reasons(reasons: &BTreeSet<Reason>) -> Vec<String> {
     reasons.iter().map(|why| format!("{} ({})", reason(*why), why.into_str())).collect()
 }
 
-/// What came of asking a source, and how long that took.
+/// The outcome of a source's call, and its latency.
 pub(crate) fn outcome(candidate: &CandidateOutcome) -> String {
     let took = format!("{} ms", candidate.latency_ms);
     let mut told = match candidate.outcome {
         CallOutcome::Answered => format!("answered in {took}"),
-        CallOutcome::NoRecord => "knows nothing of it".into(),
-        CallOutcome::Several => "knows several that could be meant".into(),
+        CallOutcome::NoRecord => "has no record".into(),
+        CallOutcome::Several => "has several matching entities".into(),
         CallOutcome::TimedOut => format!("no answer in time, after {took}"),
         CallOutcome::Failed => format!("failed after {took}"),
         CallOutcome::CircuitOpen => "not called while its circuit is open".into(),
-        CallOutcome::Refused => "answered, and that is not trusted".into(),
-        CallOutcome::NotAwaited => format!("not awaited beyond {took}"),
+        CallOutcome::Refused => "answered, but the answer is not trusted".into(),
+        CallOutcome::NotAwaited => format!("not awaited after {took}"),
         CallOutcome::NotAsked => "not asked".into(),
     };
     for (is_so, word) in [
         (candidate.late, ", late"),
-        (candidate.stale, "; what was kept of it stands for its answer"),
+        (candidate.stale, "; its cached answer is used"),
         (candidate.contested, "; in conflict"),
     ] {
         told.push_str(if is_so { word } else { "" });
@@ -116,11 +110,11 @@ pub(crate) fn outcome(candidate: &CandidateOutcome) -> String {
     told
 }
 
-/// What a source replied, with the cause where there is one.
+/// The reply of a source, with the cause if there is one.
 pub(crate) fn reply(reply: &Reply) -> String {
     let word = reply.outcome().into_str();
     match reply {
-        // what it said is for the envelope to tell, or not
+        // the envelope shows the values, or withholds them
         Reply::Answered { .. } | Reply::NoRecord | Reply::NotAwaited => word.into(),
         Reply::Several { records } => format!("{word}: {records} records"),
         Reply::TimedOut { cut } => format!("{word}: {}", self::cut(*cut)),
@@ -134,29 +128,29 @@ pub(crate) fn reply(reply: &Reply) -> String {
     }
 }
 
-/// What ended a call without an answer.
+/// The reason why a call ended without an answer.
 const fn cut(cut: Cut) -> &'static str {
     match cut {
-        Cut::HardTimeout => "its hard timeout had passed",
-        Cut::Budget => "the time for the decision was over",
+        Cut::HardTimeout => "its hard timeout expired",
+        Cut::Budget => "the time for the decision expired",
     }
 }
 
-/// One conflict between two values, and what became of it.
+/// One conflict between two values, and its outcome.
 pub(crate) fn step(step: &Step) -> String {
     let apart = step.delta.as_ref().map(|delta| format!(", {delta} apart")).unwrap_or_default();
     let strategy = step.strategy.into_str();
     let became = match (step.outcome, &step.value) {
         (StepOutcome::Kept, _) => format!("{strategy} kept the first"),
         (StepOutcome::Replaced, _) => format!("{strategy} took the second"),
-        (StepOutcome::Averaged, Some(value)) => format!("{strategy} made {value} of both"),
-        (StepOutcome::Averaged, None) => format!("{strategy} made a mean of both"),
-        (StepOutcome::Escalated, _) => "left to a person".into(),
-        (StepOutcome::Disputed, _) => "nobody decides".into(),
+        (StepOutcome::Averaged, Some(value)) => format!("{strategy} combined both to {value}"),
+        (StepOutcome::Averaged, None) => format!("{strategy} combined both"),
+        (StepOutcome::Escalated, _) => "left to a reviewer".into(),
+        (StepOutcome::Disputed, _) => "left undecided".into(),
     };
-    // that a person decides since a person is to decide says nothing
+    // these two reasons only repeat the outcome
     let why = step.reason.filter(|why| !matches!(why, Reason::RequireHuman | Reason::Disputed));
-    let why = why.map(|why| format!(", since {}", reason(why))).unwrap_or_default();
+    let why = why.map(|why| format!(", because {}", reason(why))).unwrap_or_default();
     let (axis, number) = (&step.axis, step.number);
     let told = format!(
         "{axis} {number}: {} against {}{apart}: {became}{why}",
@@ -172,7 +166,7 @@ fn party(party: &Party) -> String {
     format!("{} ({}) {}", oracles.join(" and "), party.tier.into_str(), party.value)
 }
 
-/// What a source says, axis by axis.
+/// The values of a source's answer, by axis.
 pub(crate) fn said(values: &BTreeMap<String, Stated>) -> String {
     let said = values.iter().map(|(path, Stated { value, definition })| {
         let definition = definition.as_ref().map(|definition| format!(" ({definition})"));
@@ -181,12 +175,12 @@ pub(crate) fn said(values: &BTreeMap<String, Stated>) -> String {
     said.collect::<Vec<_>>().join(", ")
 }
 
-/// Which thing.
+/// The identity of an entity.
 pub(crate) fn thing(thing: &BTreeMap<String, Value>) -> String {
     thing.iter().map(|(axis, value)| format!("{axis} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// As of when a thing is asked about.
+/// The time that a question is about.
 pub(crate) fn as_of(point_in_time: Option<Timestamp>, known_at: Option<Timestamp>) -> String {
     let at = point_in_time.map_or_else(|| "now".into(), |at| at.to_string());
     known_at.map_or_else(|| at.clone(), |known_at| format!("{at}, as known at {known_at}"))
@@ -216,21 +210,21 @@ mod tests {
             (json!({"strategy": "most_recent", "outcome": "replaced"}), "most_recent took the second"),
             (
                 json!({"strategy": "weighted_average", "outcome": "averaged", "value": "54341.33"}),
-                "weighted_average made 54341.33 of both",
+                "weighted_average combined both to 54341.33",
             ),
-            (json!({"outcome": "escalated", "value": null, "reason": "require_human"}), "left to a person"),
+            (json!({"outcome": "escalated", "value": null, "reason": "require_human"}), "left to a reviewer"),
             (
                 json!({"outcome": "escalated", "value": null, "reason": "delta_threshold"}),
-                "left to a person, since the values are further apart than may be settled without a person",
+                "left to a reviewer, because the values differ by more than may be settled without a reviewer",
             ),
-            (json!({"outcome": "disputed", "value": null, "reason": "disputed"}), "nobody decides"),
+            (json!({"outcome": "disputed", "value": null, "reason": "disputed"}), "left undecided"),
         ] {
             assert_eq!(told(changes), format!("{both}{became}"));
         }
     }
 
     #[test]
-    fn what_came_of_a_source_is_told_with_what_speaks_against_it() {
+    fn source_outcome_is_shown_with_latency_and_caveats() {
         let candidate = |outcome: &str, late: bool, stale: bool| {
             let candidate = json!({"oracle_id": "office-a", "outcome": outcome, "stale": stale, "contested": false,
                 "late": late, "latency_ms": 2500});
@@ -238,8 +232,8 @@ mod tests {
         };
         assert_eq!(candidate("answered", false, false), "answered in 2500 ms");
         assert_eq!(candidate("answered", true, false), "answered in 2500 ms, late");
-        let kept = "no answer in time, after 2500 ms, late; what was kept of it stands for its answer";
+        let kept = "no answer in time, after 2500 ms, late; its cached answer is used";
         assert_eq!(candidate("timed_out", true, true), kept);
-        assert_eq!(candidate("refused", false, false), "answered, and that is not trusted");
+        assert_eq!(candidate("refused", false, false), "answered, but the answer is not trusted");
     }
 }

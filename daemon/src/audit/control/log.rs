@@ -1,4 +1,4 @@
-//! `GET /v1/log` and `GET /v1/log/follow`: the audit log, as lines of JSON.
+//! `GET /v1/log` and `GET /v1/log/follow`: the audit log as JSON lines.
 
 use crate::platform::api::request::QueryParams;
 use crate::platform::problem::Problem;
@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
-/// The entries asked for, one a line, the lowest number first; of many, some are held in memory at a time.
+/// The selected entries, one per line, the lowest number first. Entries are read and sent page by page.
 ///
 /// # Errors
-/// `InvalidRequest` where the question is not understood. Where an entry cannot be read further on the answer breaks off.
+/// `InvalidRequest` if a parameter is invalid. If an entry cannot be read, the response breaks off.
 pub async fn get(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<LogParams>,
@@ -30,10 +30,10 @@ pub async fn get(
     Ok(answer(|sender| send_all(store, first, sender)))
 }
 
-/// The entries asked for, and then every further one as it becomes durable, until the caller goes away.
+/// The selected entries, and then each new entry as it becomes durable, until the caller disconnects.
 ///
 /// # Errors
-/// `InvalidRequest` where the question is not understood.
+/// `InvalidRequest` if a parameter is invalid.
 pub async fn follow(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<LogParams>,
@@ -42,7 +42,7 @@ pub async fn follow(
     Ok(answer(|sender| send_on(service, query, sender)))
 }
 
-/// An answer that is sent by a task of its own; where that fails, it breaks off.
+/// A response that a separate task sends. If the task fails, the response breaks off.
 fn answer<F>(sending: impl FnOnce(Sender) -> F) -> Response
 where
     F: Future<Output = Result<(), Problem>> + Send + 'static,
@@ -51,7 +51,7 @@ where
     let sending = sending(sender);
     tokio::spawn(async move {
         if let Err(problem) = sending.await {
-            tracing::warn!("a reader of the log was left: {problem}");
+            tracing::warn!("cannot send the log; the response breaks off: {problem}");
         }
     });
     ([(CONTENT_TYPE, MEDIA_TYPE)], Body::new(body)).into_response()

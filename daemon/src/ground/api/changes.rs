@@ -1,4 +1,4 @@
-//! `GET /v1/changes`: what became valid, was superseded or withdrawn, in the order in which it became known.
+//! `GET /v1/changes`: records that became valid, were superseded or were withdrawn, in the order in which that became known.
 
 use crate::platform::api::request::QueryParams;
 use crate::platform::problem::{Problem, ProblemDocument};
@@ -10,10 +10,10 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::ChangesParams;
 use std::sync::Arc;
 
-/// The changes behind a place. `next` is where to go on, at the end too, since more will come.
+/// The changes after `since`. `next` is the `since` for the next request, even at the end, since more changes may follow.
 ///
 /// # Errors
-/// `invalid_request` where the place is none; `source_unknown`, `source_silent`.
+/// `invalid_request` if `since` is invalid; `source_unknown`, `source_silent`.
 #[utoipa::path(
     get,
     path = "/v1/changes",
@@ -21,7 +21,7 @@ use std::sync::Arc;
     responses(
         (status = 200, description = "`{changes: [{kind, oracle_id, run_id, source_version, known_at, record_id, source_record_id, valid_from, valid_until, superseded_by}], next, more, withheld?}`: `withheld` names sources that do not answer, whose changes are left out", body = Object),
         (status = "4XX", description = "The request is invalid, the source is not registered, or it does not answer", body = ProblemDocument),
-        (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
+        (status = "5XX", description = "The changes are not available now", body = ProblemDocument),
     ),
 )]
 pub async fn get(

@@ -1,4 +1,4 @@
-//! `POST /v1/query`: what a registered source says.
+//! `POST /v1/query`: queries of registered sources.
 
 use crate::platform::api::held::Held;
 use crate::platform::api::held::document;
@@ -15,18 +15,18 @@ use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Answers a query of a source, with how fresh the answer is.
+/// Answers a query of a source, with the freshness of the answer.
 ///
 /// # Errors
-/// A [`Problem`] where the query cannot be meant, the source does not answer, or what it says is too old.
+/// A [`Problem`] if the query is invalid, the source does not answer, or its data is too old.
 #[utoipa::path(
     post,
     path = "/v1/query",
     request_body = OracleQuery,
     responses(
         (status = 200, description = "`{query_id, oracle_id, response: {records, provenance?, query_metadata, cursor, warnings?, explain?}}`. In a record's `axes` every requested axis is present, as null where the record has no value", body = Object),
-        (status = "4XX", description = "The query is refused", body = ProblemDocument),
-        (status = "5XX", description = "It cannot be answered for now", body = ProblemDocument),
+        (status = "4XX", description = "The query is rejected", body = ProblemDocument),
+        (status = "5XX", description = "The answer is not available now", body = ProblemDocument),
     ),
 )]
 pub async fn post(
@@ -41,7 +41,7 @@ pub async fn post(
         if room.is_none() {
             return Ok(Held::new(json(&answer), None));
         }
-        // a long one keeps others waiting while it becomes text
+        // serializing a long answer would block other requests
         let held = spawn_blocking(move || Held::new(json(&answer), room)).await;
         held.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))
     });

@@ -1,4 +1,4 @@
-//! `GET /v1/records/{record_id}` and its provenance: one record of a source, whatever has become of it since.
+//! `GET /v1/records/{record_id}` and its provenance: one record of a source, even if it is no longer valid.
 
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
@@ -11,18 +11,18 @@ use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::answer::RecordAnswer;
 use std::sync::Arc;
 
-/// A record by its id, with when it is or was valid, and how fresh it is.
+/// A record by its id, with its validity and its freshness.
 ///
 /// # Errors
 /// `record_unknown`, `source_silent`, `source_stale`.
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}",
-    params(("record_id" = String, Path, description = "As a query gives it")),
+    params(("record_id" = String, Path, description = "As a query returns it")),
     responses(
-        (status = 200, description = "The record with all its axes, where it stands, and how fresh it is", body = Object),
-        (status = "4XX", description = "There is none, or its source does not answer", body = ProblemDocument),
-        (status = "5XX", description = "It cannot be told for now, or is too old", body = ProblemDocument),
+        (status = 200, description = "The record with all its axes, its standing and its freshness", body = Object),
+        (status = "4XX", description = "The record does not exist, or its source does not answer", body = ProblemDocument),
+        (status = "5XX", description = "The record is not available now, or is too old", body = ProblemDocument),
     ),
 )]
 pub async fn get(
@@ -40,11 +40,11 @@ pub async fn get(
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}/provenance",
-    params(("record_id" = String, Path, description = "As a query gives it")),
+    params(("record_id" = String, Path, description = "As a query returns it")),
     responses(
-        (status = 200, description = "The RFC's provenance record, and where the raw record lies", body = Object),
-        (status = "4XX", description = "There is no such record, or its source does not answer", body = ProblemDocument),
-        (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
+        (status = 200, description = "The RFC's provenance record, and the location of the raw record", body = Object),
+        (status = "4XX", description = "The record does not exist, or its source does not answer", body = ProblemDocument),
+        (status = "5XX", description = "The provenance is not available now", body = ProblemDocument),
     ),
 )]
 pub async fn provenance(
@@ -55,7 +55,7 @@ pub async fn provenance(
     Ok(Json(service.work(async move { Ok(queries.provenance(&record_id).await?) }).await?))
 }
 
-/// `GET /v1/records/{record_id}/provenance` of the administrators' socket: the same, whether its source answers or not.
+/// `GET /v1/records/{record_id}/provenance` on the administrators' socket: the same, even if the source does not answer.
 ///
 /// # Errors
 /// `record_unknown`.
@@ -67,9 +67,9 @@ pub async fn recorded_provenance(
     Ok(Json(service.work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?))
 }
 
-/// The id that a path names.
+/// The record id in a path.
 fn named(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
-    // escapes that are no UTF-8
+    // the path has escapes that are not UTF-8
     let Path(record_id) =
         record_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     Ok(record_id)

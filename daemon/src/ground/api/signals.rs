@@ -1,5 +1,5 @@
-//! `POST /v1/signals/{…}`, or any other path that a freshness policy names: a source tells that what it has said is not to
-//! be relied on any more.
+//! `POST /v1/signals/{…}`, or any other path in a freshness policy: a source signals that its earlier data is no longer
+//! reliable.
 
 use crate::platform::api::request::PATHS;
 use crate::platform::api::request::{JsonBody, discard};
@@ -26,20 +26,21 @@ use std::time::Duration;
 /// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
 const SIGNATURE: &str = "x-hub-signature-256";
 
-/// Takes a signal: every source whose freshness policy names this path as an `upstream_signal` is stale from now on.
+/// Accepts a signal: every source whose freshness policy names this path as an `upstream_signal` becomes stale.
 ///
 /// # Errors
-/// `signal_unknown` where no policy names it; `signal_forbidden`, `signal_rate_limited`; where the entry cannot be committed, and then nothing changes.
+/// `signal_unknown` if no policy names the path; `signal_forbidden`; `signal_rate_limited`. If the entry cannot be
+/// committed, nothing changes.
 #[utoipa::path(
     post,
     path = "/v1/signals/{name}",
-    params(("name" = String, Path, description = "The rest of the path that a policy names; may hold slashes")),
+    params(("name" = String, Path, description = "The rest of the path that a policy names; it may contain slashes")),
     responses(
-        (status = 200, description = "Which sources are stale now", body = InvalidatedSources),
+        (status = 200, description = "The sources that are stale now", body = InvalidatedSources),
         (status = 403, description = "`signal_forbidden`: the policy has a secret, and `X-Hub-Signature-256` is not the body's HMAC under it", body = ProblemDocument),
-        (status = 429, description = "`signal_rate_limited`: more than 10 within a minute, with `Retry-After`", body = ProblemDocument),
+        (status = 429, description = "`signal_rate_limited`: more than 10 signals within a minute, with `Retry-After`", body = ProblemDocument),
         (status = "4XX", description = "No policy names the path", body = ProblemDocument),
-        (status = "5XX", description = "It could not be written down", body = ProblemDocument),
+        (status = "5XX", description = "The signal could not be logged", body = ProblemDocument),
     ),
 )]
 pub async fn post(
@@ -57,10 +58,10 @@ pub async fn post(
     take(&service, named, uri.path(), request, peer).await
 }
 
-/// What comes in at a path that is nobody else's: a signal, where a policy has a webhook there.
+/// Handles a path without another route: a signal, if a policy has a webhook at the path.
 ///
 /// # Errors
-/// `not_found` where it has not; where the entry cannot be committed, and then nothing changes.
+/// `not_found` if no policy names the path. If the entry cannot be committed, nothing changes.
 pub async fn elsewhere(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -82,7 +83,7 @@ struct Named {
     secret_file: Option<PathBuf>,
 }
 
-/// Takes a signal for those of the sources whose secret it is signed under, or that have none.
+/// Accepts a signal for the sources whose secret signed it, and for those without a secret.
 async fn take(
     service: &Arc<Service>,
     named: Vec<Named>,
@@ -98,7 +99,7 @@ async fn take(
         let is_signed = match secret_file {
             None => true,
             Some(file) => {
-                // the secret may be replaced while the daemon runs; without it nothing is taken
+                // the secret may be replaced while the daemon runs; without the secret no signal is accepted
                 let secret = of_file("`secret_file`", &file).map_err(|error| {
                     tracing::error!(%oracle_id, %error, "cannot read the secret of a freshness policy");
                     Problem::new(
@@ -128,7 +129,7 @@ async fn take(
     invalidate(service, signed, path, peer).await
 }
 
-/// The sources whose policies have a webhook at `path`; the one that every source has without its own names none.
+/// The sources whose policies have a webhook at `path`. The default policy has no webhook.
 fn named_by(service: &Service, path: &str) -> Result<Vec<Named>, Problem> {
     let secret_of = |trigger: &InvalidationTrigger| match trigger {
         InvalidationTrigger::UpstreamSignal { webhook, secret_file } if webhook == path => {
@@ -139,7 +140,7 @@ fn named_by(service: &Service, path: &str) -> Result<Vec<Named>, Problem> {
     let named = service.system.store.sources()?.into_iter().filter_map(|state| {
         let triggers = state.policy.iter().flat_map(|policy| &policy.invalidation_triggers);
         let secrets: Vec<_> = triggers.filter_map(secret_of).collect();
-        // a path that is named twice is protected if either has a secret
+        // a path that is named twice is protected if either trigger has a secret
         let secret_file = secrets.iter().flatten().next().cloned();
         let oracle_id = state.entry.registration.oracle_id;
         (!secrets.is_empty()).then_some(Named { oracle_id, secret_file })
@@ -147,8 +148,8 @@ fn named_by(service: &Service, path: &str) -> Result<Vec<Named>, Problem> {
     Ok(named.collect())
 }
 
-/// Declares each of the sources stale, also where that fails for one of them; whoever has sent the signal is told so, and
-/// sends it again.
+/// Marks each of the sources as stale, and continues after a failure. The sender then gets an error and sends the signal
+/// again.
 async fn invalidate(
     service: &Arc<Service>,
     named: Vec<SourceId>,

@@ -1,4 +1,4 @@
-//! `GET /v1/sources`: who may be asked.
+//! `GET /v1/sources`: the registered sources.
 
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 /// Every registered source, in the order of their ids.
 ///
 /// # Errors
-/// Where the store cannot be read.
+/// If the store cannot be read.
 #[utoipa::path(
     get,
     path = "/v1/sources",
     responses(
         (status = 200, description = "The registry's entries, each with whether it answers", body = Vec<ListedSource>),
-        (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
+        (status = "5XX", description = "The sources are not available now", body = ProblemDocument),
     ),
 )]
 pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<ListedSource>>, Problem> {

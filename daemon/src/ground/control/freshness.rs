@@ -1,4 +1,4 @@
-//! `/v1/sources/{oracle_id}/freshness`: how old what a source says may be, and how old it is.
+//! `/v1/sources/{oracle_id}/freshness`: the age of a source's data, and the allowed age.
 
 use super::source;
 use crate::platform::control::order::named;
@@ -11,7 +11,7 @@ use oracled_actors::ground::registry::{RegistryError, policy_of};
 use oracled_api::ground::FreshnessReport;
 use std::sync::Arc;
 
-/// How fresh a source is by the policy in force.
+/// The freshness of a source by the policy in force.
 ///
 /// # Errors
 /// `SourceUnknown`.
@@ -27,7 +27,7 @@ pub async fn get(
     let policy = policy_of(&state, &ontology.ok_or_else(unknown)?);
     let axes: Vec<_> = registration.axes_provided.iter().map(String::as_str).collect();
     let (invalidated_at, now) = (state.stale_since(), service.system.clock.now());
-    // in the order of their releases, some of which may lie ahead
+    // releases are in order, and some may be in the future
     let present = state.present(now);
     let in_force = state.entry.version_history.iter().rfind(|version| version.released_at <= present);
     let released_at = in_force.map(|version| version.released_at);

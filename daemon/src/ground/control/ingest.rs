@@ -1,6 +1,6 @@
-//! `POST /v1/pipelines/{pipeline_id}/runs`: a payload is handed in, archived as it comes, and a run begins over it.
+//! `POST /v1/pipelines/{pipeline_id}/runs`: receives a payload, archives it, and starts a run over it.
 //!
-//! A payload is as large as a disk allows: of one that comes, a few pieces are in memory.
+//! The size of a payload is only limited by the disk: at most a few pieces are in memory.
 
 use crate::platform::api::request::{QueryParams, discard};
 use crate::platform::control::order::named;
@@ -26,14 +26,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Whether a request hands in a payload, which takes the time that it takes.
+/// Whether a request uploads a payload, which has no time limit.
 pub fn is_upload<B>(request: &Request<B>) -> bool {
     let path = request.uri().path();
     request.method() == Method::POST && path.starts_with("/v1/pipelines/") && path.ends_with("/runs")
 }
 
-/// Archives the body, whatever it is declared to be, and begins a run over it: 202, or 200 where the same run has brought
-/// the same records before.
+/// Archives the body, with any media type, and starts a run over it: 202, or 200 if an identical run has read the same
+/// records before.
 ///
 /// # Errors
 /// `Draining`; `PipelineUnknown`, `InvalidRequest`; `RunBusy` while another run of the source is in progress;
@@ -49,7 +49,7 @@ pub async fn post(
     let (pipeline_id, params) = match checked(&service, pipeline_id, params, body.size_hint().lower()).await {
         Ok(checked) => checked,
         Err(problem) => {
-            // who waits to be told to go on has sent nothing, and would be told so by the first look at what comes
+            // a client with `Expect` has sent no body yet; reading would make the server ask for the body
             if !headers.contains_key(EXPECT) {
                 discard(&mut body).await;
             }
@@ -65,7 +65,7 @@ pub async fn post(
     }
 }
 
-/// What can be refused before the payload has come is refused then.
+/// Rejects what can be rejected before the payload arrives.
 async fn checked(
     service: &Service,
     pipeline_id: Result<Path<String>, PathRejection>,
@@ -91,7 +91,7 @@ async fn checked(
     let Some(run) = running.into_iter().find(|run| run.oracle_id == oracle_id) else {
         return Ok((pipeline_id, params));
     };
-    // one that has ended gives its source's place back in a moment
+    // a run that has just ended may still be listed for a moment
     let found = service.system.store.run(&run.run_id)?;
     if found.is_some_and(|(found, _)| found.state == RunState::Running) {
         return Err(IngestionError::Busy { oracle_id, run_id: run.run_id }.into());
@@ -99,32 +99,32 @@ async fn checked(
     Ok((pipeline_id, params))
 }
 
-/// The most bytes that a payload may have.
+/// Maximum size of a payload, in bytes.
 fn max_bytes(service: &Service) -> usize {
     usize::try_from(service.config.ingestion.max_payload_bytes).unwrap_or(usize::MAX)
 }
 
-/// Takes a payload in as it comes. Dropped before it is finished, it leaves nothing.
+/// Receives a payload piece by piece. If the result is dropped before it is finished, nothing is stored.
 async fn receive(service: &Service, body: &mut Body) -> Result<Archiving, Problem> {
     let (max_bytes, idle_s) = (max_bytes(service), service.config.limits.idle_s);
     let archiving = Archiving::begin(service.system.store.files().clone());
     let mut left_bytes = max_bytes;
     loop {
         let frame = timeout(Duration::from_secs(idle_s), body.frame()).await;
-        let frame = frame.map_err(|_| Problem::body_broken(format!("nothing has come for {idle_s} s")))?;
+        let frame = frame.map_err(|_| Problem::body_broken(format!("no bytes arrived for {idle_s} s")))?;
         let Some(frame) = frame else { return Ok(archiving) };
         let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
         let Ok(piece) = frame.into_data() else { continue };
         let left = left_bytes.checked_sub(piece.len());
         left_bytes = left.ok_or(Problem::body_too_large(max_bytes))?;
         if archiving.push(piece).await.is_err() {
-            // the end tells what is wrong
+            // `finish` returns the error
             return Ok(archiving);
         }
     }
 }
 
-/// Gives a payload its name and begins a run over it.
+/// Stores a payload under its digest, and starts a run over it.
 async fn begin(
     service: Arc<Service>,
     pipeline_id: PipelineId,

@@ -1,4 +1,4 @@
-//! `GET /v1/runs/{run_id}/rejects`: the records that a run has not taken, and why.
+//! `GET /v1/runs/{run_id}/rejects`: the records that a run rejected, with the reasons.
 
 use super::run;
 use crate::platform::api::request::QueryParams;
@@ -12,10 +12,10 @@ use oracled_api::ground::RejectsParams;
 use oracled_domain::ground::rejection::Reject;
 use std::sync::Arc;
 
-/// The rejects asked for.
+/// The requested rejects.
 ///
 /// # Errors
-/// `RunUnknown`; `InvalidRequest` where the question is not understood.
+/// `RunUnknown`; `InvalidRequest` if a parameter is invalid.
 pub async fn get(
     State(service): State<Arc<Service>>,
     run_id: Result<Path<String>, PathRejection>,

@@ -1,4 +1,4 @@
-//! `/v1/runs`: what was ingested, what is, and what came of it.
+//! `/v1/runs`: ingestion runs, with their progress and results.
 
 use super::source;
 use crate::platform::api::request::QueryParams;
@@ -24,13 +24,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A run may be named by so many of its first digits, and more, where that is unique.
+/// Minimum number of first digits that may name a run, if they are unique.
 const DIGITS_MIN: usize = 8;
 
-/// The runs asked for, the latest first.
+/// The requested runs, the latest first.
 ///
 /// # Errors
-/// `InvalidRequest` where the question is not understood; `SourceUnknown`.
+/// `InvalidRequest` if a parameter is invalid; `SourceUnknown`.
 pub async fn list(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<RunsParams>,
@@ -39,7 +39,7 @@ pub async fn list(
     if let Some(oracle_id) = &oracle_id {
         source::known(&service, oracle_id)?;
     }
-    // asked first: a run that ends meanwhile is then shown with its end, and none as going on that does not
+    // read first: a run that ends meanwhile is then listed as ended, and no ended run as running
     let running = service.system.ingestion.ask(Running).await?;
     let mut runs = service.system.store.runs()?;
     runs.retain(|run| oracle_id.as_ref().is_none_or(|oracle_id| run.oracle_id == *oracle_id));
@@ -64,7 +64,7 @@ pub async fn list(
 /// A run.
 ///
 /// # Errors
-/// `RunUnknown`; `InvalidRequest` where the path names none, or several.
+/// `RunUnknown`; `InvalidRequest` if the path does not name exactly one run.
 pub async fn get(
     State(service): State<Arc<Service>>,
     run_id: Result<Path<String>, PathRejection>,
@@ -76,10 +76,10 @@ pub async fn get(
     Ok(Json(seen(source.as_ref(), run, &running)))
 }
 
-/// Has a run end: 202, and nothing of it becomes visible unless it is about to.
+/// Cancels a run: 202. None of its records become visible, unless its last commit is already in progress.
 ///
 /// # Errors
-/// `RunUnknown`, `RunNotRunning`; `InvalidRequest` where the path names none, or several.
+/// `RunUnknown`, `RunNotRunning`; `InvalidRequest` if the path does not name exactly one run.
 pub async fn cancel(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -95,7 +95,7 @@ pub async fn cancel(
     .await
 }
 
-/// Approves a held run: 202, and its payload is read again and its records become visible.
+/// Approves a held run: 202. Its payload is read again, and its records become visible.
 ///
 /// # Errors
 /// `RunUnknown`, `RunNotHeld`, `RunBusy`; `VersionKnown` if another run has read its version since; `InvalidRequest` if
@@ -134,7 +134,7 @@ pub async fn discard(
     .await
 }
 
-/// Takes a completed run back. Returns the new run that does so, which can itself be undone.
+/// Undoes a completed run. Returns the new run that does so, which can itself be undone.
 ///
 /// # Errors
 /// `RunUnknown`, `RunNotInForce`, `RunBusy`; `InvalidRequest` if the path does not name exactly one run, or the reason
@@ -154,20 +154,20 @@ pub async fn undo(
     .await
 }
 
-/// The run that a path names by its id, or by the first digits of it.
+/// The run that a path names by its id, or by its first digits.
 pub(crate) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) -> Result<Run, Problem> {
     let Path(digits) =
         run_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
         let told = format!(
-            "a run is named by its id, or by {DIGITS_MIN} or more of its first digits: lower-case hexadecimal ones"
+            "the path does not name a run; use its id, or {DIGITS_MIN} or more of its first digits (lower-case hexadecimal)"
         );
         return Err(Problem::new(ProblemCode::InvalidRequest, told));
     }
     let unknown = || Problem::run_unknown(digits.clone());
     let ids = store.runs_with_prefix(&digits)?;
     if ids.len() > 1 {
-        let told = format!("there are several runs whose ids begin with {digits}; name more digits");
+        let told = format!("several run ids begin with {digits}; use more digits");
         return Err(Problem::new(ProblemCode::InvalidRequest, told));
     }
     let run_id = ids.first().and_then(|run_id| run_id.parse().ok()).ok_or_else(unknown)?;
@@ -177,7 +177,7 @@ pub(crate) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) 
 /// The current state of a run, and the run that undid it.
 fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> RunReport {
     let progress = running.iter().find(|progress| progress.run_id == run.run_id);
-    // one that was looked at before its end was committed goes on no more
+    // the progress was read before the run's end was committed, and is outdated then
     let progress = progress.filter(|_| run.ended_at.is_none()).cloned();
     let is_this = |completed: &&Completed| completed.run_id == run.run_id;
     let undone_by = source.and_then(|source| {
@@ -187,7 +187,7 @@ fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> RunR
     RunReport { run, progress, undone_by }
 }
 
-/// A run that was just changed, and so was not undone.
+/// The report of a run that was just changed, and so was not undone.
 fn changed(run: Run) -> RunReport {
     RunReport { run, progress: None, undone_by: None }
 }

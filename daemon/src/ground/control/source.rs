@@ -1,4 +1,4 @@
-//! `/v1/sources/{oracle_id}`: the state of a source, and what administrators do with it.
+//! `/v1/sources/{oracle_id}`: the state of a source, and the operations of administrators on it.
 
 use crate::platform::control::body::ControlBody;
 use crate::platform::control::order::named;
@@ -19,7 +19,7 @@ use oracled_domain::ground::source::SourceRegistryEntry;
 use oracled_store::ground::state::SourceState;
 use std::sync::Arc;
 
-/// The longest reason for an invalidation or a confirmation, in bytes: it stands in the log.
+/// Maximum length of a logged reason, in bytes.
 const REASON_MAX_BYTES: usize = 1024;
 
 /// A source, with its last check and the check in progress.
@@ -36,10 +36,10 @@ pub async fn get(
     Ok(Json(CheckedSource { entry, last_check, checking: service.checks.get(&oracle_id) }))
 }
 
-/// Lets a source answer, or tells when it will cease to.
+/// Approves a source, or sets its deprecation date.
 ///
 /// # Errors
-/// `SourceUnknown`, `ReviewRefused`, `InvalidRequest`; where the entry cannot be committed, and then nothing changes.
+/// `SourceUnknown`, `ReviewRefused`, `InvalidRequest`. If the entry cannot be committed, nothing changes.
 pub async fn review(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -54,10 +54,10 @@ pub async fn review(
     act(async move { Ok(Json(service.system.registry.review(&oracle_id, review, peer).await?)) }).await
 }
 
-/// Declares all that a source has said stale, until a run follows. Answers the source.
+/// Marks all data of a source as stale until the next run. Returns the source.
 ///
 /// # Errors
-/// `SourceUnknown`, `InvalidRequest`; where the entry cannot be committed, and then nothing changes.
+/// `SourceUnknown`, `InvalidRequest`. If the entry cannot be committed, nothing changes.
 pub async fn invalidate(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -75,10 +75,10 @@ pub async fn invalidate(
     .await
 }
 
-/// Takes back that all that a source has said counts as stale. Answers the source.
+/// Confirms the data of an invalidated source. Returns the source.
 ///
 /// # Errors
-/// `SourceUnknown`, `InvalidRequest`, `NotInvalidated`; where the entry cannot be committed, and then nothing changes.
+/// `SourceUnknown`, `InvalidRequest`, `NotInvalidated`. If the entry cannot be committed, nothing changes.
 pub async fn confirm(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -99,7 +99,7 @@ pub(crate) fn reason(body: &ControlBody) -> Result<String, Problem> {
     let ReasonRequest { reason } = body.read()?;
     if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {
         let told = format!(
-            "`reason` has {} bytes; it must hold visible text of at most {REASON_MAX_BYTES} bytes",
+            "`reason` has {} bytes; it must have visible text of at most {REASON_MAX_BYTES} bytes",
             reason.len()
         );
         return Err(Problem::new(ProblemCode::InvalidRequest, told));
@@ -107,7 +107,7 @@ pub(crate) fn reason(body: &ControlBody) -> Result<String, Problem> {
     Ok(reason)
 }
 
-/// A source as the store has it.
+/// The stored state of a source.
 pub(crate) fn known(service: &Service, oracle_id: &SourceId) -> Result<SourceState, Problem> {
     let known = service.system.store.source(oracle_id)?;
     let unknown = || Problem::new(ProblemCode::SourceUnknown, format!("no source {oracle_id} is registered"));

@@ -30,12 +30,12 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// An export is handed on in pieces of so many bytes.
+/// Size of the pieces of an export, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
-/// So many pieces may wait to be read.
+/// Maximum number of pieces that wait for the reader.
 const PIECES_WAITING: usize = 4;
 
-/// Whether a request is one of these.
+/// Whether a request has no time limit, because it is one of these, or an undo.
 pub fn takes_its_time<B>(request: &Request<B>) -> bool {
     let (path, method) = (request.uri().path(), request.method());
     let ends = |endings: &[&str]| endings.iter().any(|ending| path.ends_with(ending));
@@ -43,10 +43,10 @@ pub fn takes_its_time<B>(request: &Request<B>) -> bool {
         || (method == Method::GET && ends(&["/export"]))
 }
 
-/// Pulls a pipeline's payload and begins its run. Answers once it has come.
+/// Pulls the payload of a pipeline and starts its run. Answers when the payload has arrived.
 ///
 /// # Errors
-/// `Draining`; `PipelineUnknown`, `InvalidRequest` where it does not pull, `PullBusy`, `PullFailed`, `RunBusy`.
+/// `Draining`; `PipelineUnknown`; `InvalidRequest` if the pipeline does not pull; `PullBusy`, `PullFailed`, `RunBusy`.
 pub async fn pull(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -75,11 +75,11 @@ pub async fn pull(
     .await
 }
 
-/// Takes the content of what had ceased to hold out of a source.
+/// Removes from a source the content of records that are no longer valid.
 ///
 /// # Errors
-/// `SourceUnknown`, `InvalidRequest` where it is to be kept, `RunBusy`; where the entry cannot be committed, and then
-/// nothing changes.
+/// `SourceUnknown`; `InvalidRequest` if the content must be retained; `RunBusy`. If the entry cannot be committed, nothing
+/// changes.
 pub async fn prune(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -97,7 +97,7 @@ pub async fn prune(
 /// connection.
 ///
 /// # Errors
-/// `SourceUnknown`, `RunUnknown`; where they cannot be read. What is wrong with them is the answer.
+/// `SourceUnknown`, `RunUnknown`; an error if files cannot be read. Faults in the files are the result, not an error.
 pub async fn verify(
     State(service): State<Arc<Service>>,
     Extension(still_waiting): Extension<StillWaiting>,
@@ -125,10 +125,10 @@ pub async fn verify(
     }
 }
 
-/// Makes the files of a source anew that are damaged or gone, out of its archived payloads. What it says stays the same.
+/// Rebuilds the damaged or missing files of a source from its archived payloads. The answers of the source stay the same.
 ///
 /// # Errors
-/// `SourceUnknown`, `RunBusy`; `NotRebuilt` where a payload is not whole, or comes to something else: nothing changes then.
+/// `SourceUnknown`, `RunBusy`; `NotRebuilt` if a payload is incomplete, or gives other files. Then nothing changes.
 pub async fn rebuild(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -138,10 +138,10 @@ pub async fn rebuild(
     act(async move { Ok(Json(service.system.ingestion.ask(Rebuild { oracle_id, peer }).await??)) }).await
 }
 
-/// Every version of every record of a source with its provenance, one line of JSON each.
+/// Every version of every record of a source with its provenance, one JSON line each.
 ///
 /// # Errors
-/// `SourceUnknown`. Where a record cannot be read the answer breaks off.
+/// `SourceUnknown`. If a record cannot be read, the response breaks off.
 pub async fn export(
     State(service): State<Arc<Service>>,
     oracle_id: Result<Path<String>, PathRejection>,
@@ -176,17 +176,17 @@ pub async fn export(
         let closed = queries.close_entry(ended).await.map_err(|error| error.to_string());
         match exported.and(closed) {
             Ok(()) => out.sender.finish(),
-            Err(error) => tracing::warn!(error, "an export has broken off"),
+            Err(error) => tracing::warn!(error, "cannot complete an export; the response breaks off"),
         }
     }));
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)).into_response())
 }
 
-/// What is written, handed on piece by piece from a thread that may wait.
+/// The writer of an export: a blocking thread sends the output in pieces.
 struct Export {
     sender: Sender,
     piece: Vec<u8>,
-    /// The lines that were sent.
+    /// Number of lines sent.
     lines: u64,
     runtime: Handle,
 }

@@ -1,5 +1,5 @@
-//! What happens to every request before and behind its handler: an id, bounds on headers and time, and an answer
-//! even where the handler panics.
+//! The part of each request before and after its handler: a request id, limits on headers and time, and a response even if
+//! the handler panics.
 
 use crate::platform::config::Limits;
 use crate::platform::problem::Problem;
@@ -27,13 +27,13 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tower::Service as _;
 
-/// The header that bears a request's id, both ways.
+/// The header with a request's id, in requests and responses.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A new request id: no other answer of this process bears it.
+/// A new request id, unique within this process.
 pub(crate) fn new_request_id() -> String {
     static IDS: AtomicU64 = AtomicU64::new(1);
-    // asking for it is a system call
+    // `process::id` is a system call
     static PROCESS: LazyLock<u32> = LazyLock::new(process::id);
     format!("{:x}-{:x}", *PROCESS, IDS.fetch_add(1, Ordering::Relaxed))
 }
@@ -62,7 +62,7 @@ impl Front {
         Self { router, shared, is_unhurried: |_| false }
     }
 
-    /// The same, which leaves it to the handlers of some requests how long they may take.
+    /// The same, without a time limit for requests for which `is_unhurried` returns true.
     #[must_use]
     pub fn unhurried(self, is_unhurried: fn(&Request<Incoming>) -> bool) -> Self {
         Self { is_unhurried, ..self }
@@ -94,7 +94,7 @@ impl Front {
 }
 
 impl Shared {
-    /// The caller's own id, where it has a usable one; else a new one.
+    /// The caller's own id if it is usable, else a new one.
     fn id_for(headers: &HeaderMap) -> HeaderValue {
         let usable = |id: &&HeaderValue| {
             (1..=REQUEST_ID_MAX_CHARS).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
@@ -110,7 +110,7 @@ impl Shared {
             return Ok(());
         }
         let detail = format!(
-            "the request has {} headers of {bytes} bytes; at most {} of {} are taken",
+            "the request has {} headers of {bytes} bytes; at most {} headers of {} bytes are allowed",
             headers.len(),
             self.headers,
             self.header_bytes
@@ -119,12 +119,12 @@ impl Shared {
     }
 }
 
-/// Has a request handled, within its time where it is given one.
+/// Runs a handler, within its time limit if it has one.
 async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Response, E>>) -> Response {
     let time = max_s.map_or(Duration::MAX, Duration::from_secs);
     match timeout(time, caught(handled)).await {
         Ok(Ok(Ok(response))) => response,
-        // the router's error type has no values; a panic was told to the service's log by its hook
+        // the router's error type has no values; the panic hook has logged the panic
         Ok(Ok(Err(_)) | Err(Panicked)) => {
             count_request_panic();
             Problem::new(ProblemCode::InternalError, "the handler panicked").into_response()
@@ -133,10 +133,10 @@ async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Res
     }
 }
 
-/// The sign that a future panicked.
+/// A future panicked.
 struct Panicked;
 
-/// Drives `future` to its end, be it a panic.
+/// Drives `future` to its end, which may be a panic.
 async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
     let mut future = pin!(future);
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {

@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`: whether the daemon lives, and whether it takes verdicts.
+//! `/healthz` and `/readyz`: whether the daemon is alive, and whether it accepts verdicts.
 
 use crate::platform::service::Service;
 use axum::Json;
@@ -8,19 +8,19 @@ use hyper::StatusCode;
 use oracled_api::base::service::{AliveResponse, ReadinessResponse};
 use std::sync::Arc;
 
-/// Whether the daemon lives.
-#[utoipa::path(get, path = "/healthz", responses((status = 200, description = "It does", body = AliveResponse)))]
+/// Whether the daemon is alive.
+#[utoipa::path(get, path = "/healthz", responses((status = 200, description = "The daemon is alive", body = AliveResponse)))]
 pub async fn alive() -> Json<AliveResponse> {
     Json(AliveResponse { status: "alive", version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Whether the daemon takes verdicts.
+/// Whether the daemon accepts verdicts.
 #[utoipa::path(
     get,
     path = "/readyz",
     responses(
-        (status = 200, description = "It does", body = ReadinessResponse),
-        (status = 503, description = "It does not, for the reasons given", body = ReadinessResponse),
+        (status = 200, description = "The daemon accepts verdicts", body = ReadinessResponse),
+        (status = 503, description = "The daemon does not accept verdicts, for the given reasons", body = ReadinessResponse),
     ),
 )]
 pub async fn ready(State(service): State<Arc<Service>>) -> Response {

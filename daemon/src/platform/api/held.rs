@@ -1,4 +1,4 @@
-//! Large answers, held in memory within a bound of all of them together until they are sent.
+//! Large answers, held in memory until they are sent. One limit applies to all of them together.
 
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;
@@ -15,20 +15,22 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
-/// So many times as long as a request its answer can be.
+/// Maximum ratio of the length of an answer by the rules to the length of its request.
 const TIMES_REQUEST: usize = 1000;
-/// The longest answer, about, in bytes: a thousand steps and violations of every rule.
+/// Approximate maximum length of such an answer, in bytes: a thousand steps and violations of every rule.
 const ANSWER_MAX_BYTES: usize = 32 * 1024 * 1024;
-/// It is handed on in pieces of so many bytes, so that what is held and what is not yet sent are about the same.
+/// Size of the pieces in which an answer is sent, in bytes. Sent pieces are freed, so the held memory is about what is
+/// unsent.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// How long room is waited for.
+/// Maximum wait for free memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits until there is room for what the rules answer to a request of so many bytes, however long that gets.
+/// Waits until there is memory for the answer by the rules to a request of `request_bytes`, for the maximum length of the
+/// answer.
 ///
 /// # Errors
-/// `Overloaded` where others leave theirs unread for too long.
+/// `Overloaded` if other clients leave their answers unread for too long.
 pub(crate) async fn room_for(
     request_bytes: usize,
     service: &Service,
@@ -36,25 +38,25 @@ pub(crate) async fn room_for(
     room_of(request_bytes.saturating_mul(TIMES_REQUEST).min(ANSWER_MAX_BYTES), service).await
 }
 
-/// Waits until there is room for an answer of so many bytes.
+/// Waits until there is memory for an answer of `bytes`.
 ///
 /// # Errors
-/// `Overloaded` where others leave theirs unread for too long.
+/// `Overloaded` if other clients leave their answers unread for too long.
 pub(crate) async fn room_of(bytes: usize, service: &Service) -> Result<OwnedSemaphorePermit, Problem> {
     let room = timeout(PATIENCE, service.hold_answer(bytes)).await;
     room.map_err(|_| Problem::overloaded("too many answers wait to be read"))
 }
 
-/// An answer with its part of the memory for all of them.
+/// An answer with its part of the memory for all answers.
 #[derive(Debug)]
 pub(crate) struct Held {
     rest: Bytes,
-    /// Given back when the last piece has been taken.
+    /// Released with the answer, when the last piece has been taken.
     _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Held {
-    /// Holds `answer` in as much of `room` as it needs; a small one needs none.
+    /// Reduces `room` to the length of `answer`. A small answer needs no room.
     pub(crate) fn new(answer: Vec<u8>, mut room: Option<OwnedSemaphorePermit>) -> Self {
         if let Some(room) = &mut room {
             drop(room.split(room.num_permits().saturating_sub(answer.len())));
@@ -62,23 +64,23 @@ impl Held {
         Self { rest: answer.into(), _room: room }
     }
 
-    /// The next piece of it; nothing behind the last.
+    /// The next piece; `None` after the last.
     fn piece(&mut self) -> Option<Bytes> {
         let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
         (!piece.is_empty()).then_some(piece)
     }
 }
 
-/// Answers as they come, one behind the other.
+/// Several answers, sent in sequence as they arrive.
 #[derive(Debug)]
 pub(crate) struct Answers {
     coming: mpsc::Receiver<Held>,
-    /// The one that is being sent.
+    /// The answer that is being sent.
     current: Option<Held>,
 }
 
 impl Answers {
-    /// Those that are sent through the channel, of which no more than one waits.
+    /// The answers that are sent through the channel. At most one answer waits in the channel.
     pub(crate) fn channel() -> (mpsc::Sender<Held>, Self) {
         let (sender, coming) = mpsc::channel(1);
         (sender, Self { coming, current: None })
@@ -137,7 +139,7 @@ impl hyper::body::Body for Held {
     }
 }
 
-/// An answer that is a JSON document already.
+/// A response with a body that is already a JSON document.
 pub(crate) fn document(status: StatusCode, body: impl Into<Body>) -> Response {
     let mut response = (status, body.into()).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus is told.
+//! `/metrics`: the metrics for Prometheus.
 
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, request_panics};
@@ -28,10 +28,10 @@ use std::time::Duration;
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END: &str = "# EOF\n";
 
-/// Prometheus' text.
+/// The metrics as OpenMetrics text.
 ///
 /// # Errors
-/// `Internal` where it cannot be written.
+/// `Internal` if the text cannot be written.
 #[utoipa::path(get, path = "/metrics", responses((status = 200, description = "OpenMetrics text", body = String)))]
 pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Problem> {
     let oracles = service.system.oracle_health.ask(Statuses).await.unwrap_or_else(|error| {
@@ -82,7 +82,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
 /// A source with the state of its files.
 struct SourceFiles {
     state: SourceState,
-    /// The number of its files that are missing or truncated.
+    /// Number of its files that are missing or truncated.
     missing: usize,
     last_check: Option<SourceCheck>,
 }
@@ -100,7 +100,7 @@ async fn sources(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
     looked.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
-/// How large the state directory is, and how much of its disk is free.
+/// The size of the state directory, and the free space on its disk.
 async fn space(service: &Arc<Service>) -> Result<Vec<(&'static str, &'static str, u64)>, Problem> {
     let service = Arc::clone(service);
     let looked = tokio::task::spawn_blocking(move || {
@@ -110,7 +110,7 @@ async fn space(service: &Arc<Service>) -> Result<Vec<(&'static str, &'static str
             ("storage_free_bytes", "free space on the disk of the state directory", free),
             (
                 "storage_min_free_bytes",
-                "free space below which no new work is taken",
+                "free space below which new work is rejected",
                 service.config.storage.min_free_bytes,
             ),
         ])
@@ -118,7 +118,7 @@ async fn space(service: &Arc<Service>) -> Result<Vec<(&'static str, &'static str
     looked.await.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?
 }
 
-/// The bytes of all files below `dir`. A file that goes meanwhile counts as nothing.
+/// The bytes of all files below `dir`. A file that disappears meanwhile counts as 0.
 fn size_of(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let size = |entry: DirEntry| match entry.metadata() {
@@ -129,7 +129,7 @@ fn size_of(dir: &Path) -> u64 {
     entries.map(size).sum()
 }
 
-/// Since when the first question waits for a person.
+/// When the oldest open review was opened.
 async fn oldest_review_at(store: &Store) -> Result<Option<Timestamp>, Problem> {
     let store = store.clone();
     let looked = tokio::task::spawn_blocking(move || Ok(store.oldest_open_review_at()?));
@@ -158,7 +158,7 @@ fn oldest_review_gauge(body: &mut String, oldest_at: Option<Timestamp>) -> fmt::
     let name = "review_oldest_open_timestamp_seconds";
     write!(
         body,
-        "# HELP oracled_{name} since when the first open review waits.\n# TYPE oracled_{name} gauge\n"
+        "# HELP oracled_{name} when the oldest open review was opened.\n# TYPE oracled_{name} gauge\n"
     )?;
     match oldest_at {
         Some(at) => writeln!(body, "oracled_{name} {}", at.as_second()),
@@ -166,18 +166,18 @@ fn oldest_review_gauge(body: &mut String, oldest_at: Option<Timestamp>) -> fmt::
     }
 }
 
-/// What is not counted but read off when asked.
+/// Writes the gauges whose values are read on each request.
 fn gauges(body: &mut String, service: &Service) -> fmt::Result {
     let journal = service.journal();
     let flag = |set: bool| u64::from(set);
     let number = |count: usize| count as u64;
     for (name, help, value) in [
-        ("ready", "whether verdicts are taken", flag(service.unready().is_empty())),
+        ("ready", "whether verdicts are accepted", flag(service.unready().is_empty())),
         ("draining", "whether the daemon is draining", flag(service.draining())),
-        ("journal_failed", "whether the journal takes no entries", flag(journal.failure.is_some())),
+        ("journal_failed", "whether the journal rejects entries", flag(journal.failure.is_some())),
         (
             "storage_low",
-            "whether no new work is taken for lack of free space",
+            "whether new work is rejected for lack of free space",
             flag(journal.low_space.is_some()),
         ),
         ("mirror_lagging", "whether oracle_log.jsonl lags behind", flag(journal.mirror_lag.is_some())),
@@ -189,7 +189,7 @@ fn gauges(body: &mut String, service: &Service) -> fmt::Result {
             "steps back of the system clock by 1 s or more, since the last log entry before the start",
             service.system.clock.steps_back(),
         ),
-        ("reviews_open", "questions that wait for a person", journal.counts.open_reviews),
+        ("reviews_open", "open reviews", journal.counts.open_reviews),
         ("verdicts_in_flight", "verdicts being judged", number(service.in_flight())),
         (
             "connections",
@@ -225,7 +225,7 @@ fn actors(body: &mut String, reports: &[ActorReport]) -> fmt::Result {
         ("actor_latency_p50_seconds", "gauge", "", "median time to an answer", |report| {
             Duration::from_micros(report.latency_p50_us).as_secs_f64()
         }),
-        ("actor_latency_p99_seconds", "gauge", "", "99th percentile of it", |report| {
+        ("actor_latency_p99_seconds", "gauge", "", "99th percentile of the time to an answer", |report| {
             Duration::from_micros(report.latency_p99_us).as_secs_f64()
         }),
     ];
@@ -242,7 +242,7 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
     let family = |body: &mut String, name: &str, help: &str| {
         write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")
     };
-    family(body, "oracle_circuit_state", "how an oracle is doing: one of its statuses is 1")?;
+    family(body, "oracle_circuit_state", "state of an oracle's circuit: 1 for its current status, else 0")?;
     for oracle in oracles {
         for status in Status::ALL {
             let (id, value) = (&oracle.oracle_id, u64::from(status == oracle.status));
@@ -258,7 +258,7 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
         ("oracle_latency_p50_seconds", "median time to an answer", |oracle| {
             Duration::from_millis(oracle.latency_p50_ms).as_secs_f64()
         }),
-        ("oracle_latency_p99_seconds", "99th percentile of it", |oracle| {
+        ("oracle_latency_p99_seconds", "99th percentile of the time to an answer", |oracle| {
             Duration::from_millis(oracle.latency_p99_ms).as_secs_f64()
         }),
     ];
@@ -271,8 +271,8 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
     Ok(())
 }
 
-/// For each source: when it was last ingested and released (if ever), its held runs, its missing files, and the result of
-/// its last check.
+/// Writes for each source: when it was last ingested and released (if ever), its held runs, its missing files, and the
+/// result of its last check.
 fn source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Result {
     type Read = fn(&VersionRecord) -> Timestamp;
     let families: [(&str, &str, Read); 2] = [
@@ -327,7 +327,7 @@ mod tests {
     use oracled_domain::verdict::health::{Health, HealthConfig, Outcome};
 
     #[test]
-    fn of_an_oracles_statuses_one_is_1() {
+    fn circuit_gauge_is_1_for_the_current_status_only() {
         let at = "2026-11-20T10:00:00Z".parse().expect("a time");
         let mut model = Health::new("model".parse().expect("an id"), HealthConfig::default());
         for outcome in [Outcome::Success { latency_ms: Some(120) }, Outcome::Failure("status 500".into())] {

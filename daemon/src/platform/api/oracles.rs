@@ -1,4 +1,4 @@
-//! `/v1/health/oracles`: how what the daemon asks outside is doing. Both sockets have it.
+//! `/v1/health/oracles`: the health of the upstream systems. Both sockets have this path.
 
 use crate::platform::problem::{Problem, ProblemDocument};
 use crate::platform::service::Service;
@@ -8,16 +8,16 @@ use oracled_actors::upstream::oracle_health::Statuses;
 use oracled_domain::verdict::health::HealthStatus;
 use std::sync::Arc;
 
-/// How every oracle is doing, in the order of their names.
+/// The health of every oracle, in the order of their names.
 ///
 /// # Errors
-/// Where nobody answers for now.
+/// If the actor does not answer.
 #[utoipa::path(
     get,
     path = "/v1/health/oracles",
     responses(
-        (status = 200, description = "A list with one object an oracle, empty where there is none", body = Vec<Object>),
-        (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
+        (status = 200, description = "A list with one object per oracle; empty without oracles", body = Vec<Object>),
+        (status = "5XX", description = "The health is not available now", body = ProblemDocument),
     ),
 )]
 pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Vec<HealthStatus>>, Problem> {

@@ -1,4 +1,4 @@
-//! Reading a request: its body within bounds, its words into the domain's.
+//! Reads requests: the body within limits, and its text into types of the domain.
 
 mod check;
 pub(crate) mod lines;
@@ -32,20 +32,20 @@ use tokio::time::timeout;
 
 use crate::platform::service::Service;
 
-/// Where the paths of the routes' socket are listed.
+/// The path with the list of the paths of the routes' socket.
 pub(crate) const PATHS: &str = "/openapi.json";
 
-/// Of a refused body so much is still taken, in bytes.
+/// Maximum number of bytes of a rejected body that are read and discarded.
 const DISCARDED_MAX_BYTES: usize = 32 * 1024 * 1024;
-/// A client that sends nothing for so long waits for its answer.
+/// A client that sends nothing for this long is waiting for its answer.
 const DISCARD_PAUSE: Duration = Duration::from_millis(200);
 
-/// So much is told of what is wrong with a body, in characters.
+/// Maximum length of an error text about a body, in characters.
 const TOLD_MAX_CHARS: usize = 500;
-/// So much of its place, in characters.
+/// Maximum length of the position in such a text, in characters.
 const PLACE_MAX_CHARS: usize = 200;
 
-/// The session that a path names, within its bounds.
+/// The session id in a path, within the configured length.
 pub struct SessionInPath(pub SessionId);
 
 impl FromRequestParts<Arc<Service>> for SessionInPath {
@@ -54,13 +54,13 @@ impl FromRequestParts<Arc<Service>> for SessionInPath {
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
         let Path(text) = Path::<String>::from_request_parts(parts, service)
             .await
-            // escapes that are no UTF-8
+            // the path has escapes that are not UTF-8
             .map_err(|rejection| Problem::new(ProblemCode::InvalidSessionId, rejection.body_text()))?;
         session_id(text, &service.config.limits).map(Self)
     }
 }
 
-/// The query of a request.
+/// The query parameters of a request.
 pub struct QueryParams<T>(pub T);
 
 impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
@@ -74,10 +74,10 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     }
 }
 
-/// A request's body, whole, within its bound, and declared to be JSON.
+/// The whole body of a request, within the limit and declared as JSON.
 pub struct JsonBody {
     text: Vec<u8>,
-    /// Its part of the memory for all bodies, until it is dropped.
+    /// Its part of the memory for all bodies, until the body is dropped.
     _held: Option<OwnedSemaphorePermit>,
 }
 
@@ -90,10 +90,10 @@ impl FromRequest<Arc<Service>> for JsonBody {
 }
 
 impl JsonBody {
-    /// The body of `request`, of at most so many bytes.
+    /// The body of `request`, of at most `max_bytes`.
     ///
     /// # Errors
-    /// Where it is longer, is declared to be something else than JSON, or does not arrive.
+    /// If the body is longer, is not declared as JSON, or does not arrive.
     pub(crate) async fn within(
         request: Request,
         service: &Service,
@@ -112,7 +112,7 @@ impl JsonBody {
     }
 
     async fn read(body: &mut Body, service: &Service, max_bytes: usize) -> Result<Self, Problem> {
-        // what is announced too large need not be sent first
+        // a body whose declared length is too large is rejected before it is sent
         if body.size_hint().lower() > max_bytes as u64 {
             return Err(Problem::body_too_large(max_bytes));
         }
@@ -134,7 +134,7 @@ impl JsonBody {
         Ok(Self { text, _held: held })
     }
 
-    /// A body of any media type, as it came.
+    /// A body of any media type, unchanged.
     pub(crate) async fn of_any_type(request: Request, service: &Service) -> Result<Self, Problem> {
         let mut body = request.into_body();
         let read = Self::read(&mut body, service, service.config.limits.body_bytes).await;
@@ -144,12 +144,12 @@ impl JsonBody {
         read
     }
 
-    /// It, as it came.
+    /// The bytes of the body, unchanged.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// How long it is, in bytes.
+    /// Length of the body, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.text.len()
@@ -158,15 +158,15 @@ impl JsonBody {
     /// Reads the body as a `T`.
     ///
     /// # Errors
-    /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
+    /// `InvalidJson` if the body is not JSON, `InvalidRequest` if it is not a `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         parse(&self.text)
     }
 
-    /// Reads the body as a `T` in which no name stands twice in one object.
+    /// Reads the body as a `T`, and rejects a name that occurs twice in one object.
     ///
     /// # Errors
-    /// `InvalidJson` where it is not JSON, `InvalidRequest` with the place where it is not such a `T`.
+    /// `InvalidJson` if the body is not JSON, `InvalidRequest` with the position if it is not such a `T`.
     pub fn parse_strictly<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         strict::read(&self.text, "a request", ProblemCode::InvalidRequest)
     }
@@ -175,13 +175,13 @@ impl JsonBody {
 /// Reads `text` as a `T`.
 ///
 /// # Errors
-/// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
+/// `InvalidJson` if the text is not JSON, `InvalidRequest` if it is not a `T`.
 pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     let not_json = |error: serde_json::Error| Problem::invalid_json(told(&error));
-    // serde would take an array as the fields in their order, without their names
+    // serde also accepts an array with the fields in their order
     if text.trim_ascii_start().starts_with(b"[") {
         serde_json::from_slice::<IgnoredAny>(text).map_err(not_json)?;
-        return Err(Problem::new(ProblemCode::InvalidRequest, "a request is an object, not an array"));
+        return Err(Problem::new(ProblemCode::InvalidRequest, "a request must be an object, not an array"));
     }
     serde_json::from_slice(text).map_err(|error| match error.classify() {
         Category::Data => Problem::new(ProblemCode::InvalidRequest, with_place::<T>(text, &error)),
@@ -189,17 +189,17 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// What is wrong with `text`, which is no `T`, and where: it is read again, since a reader that knows its place is slower.
+/// The error in `text` with its position. The text is parsed again, since a parser that tracks the position is slower.
 fn with_place<T: DeserializeOwned>(text: &[u8], error: &serde_json::Error) -> String {
     let mut json = serde_json::Deserializer::from_slice(text);
     match serde_path_to_error::deserialize::<_, T>(&mut json) {
         Err(error) => told_with_place(&error),
-        // it is a fault behind it
+        // the fault is in the trailing characters
         Ok(_) => told(&plain(&error.to_string())),
     }
 }
 
-/// What is told of an error: a name that is not known may be as long as the body.
+/// The text of an error, shortened: an unknown name may be as long as the body.
 fn told(error: &impl Display) -> String {
     shortened(&error.to_string(), TOLD_MAX_CHARS)
 }
@@ -209,7 +209,7 @@ fn shortened(text: &str, chars_max: usize) -> String {
     end.and_then(|end| text.get(..end)).map_or_else(|| text.to_owned(), |start| format!("{start}…"))
 }
 
-/// The same, with the place: a name that is not known stands in that, too.
+/// The same, with the position, which is also shortened, since it may contain an unknown name.
 fn told_with_place(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let (path, told) = (error.path(), told(&plain(&error.inner().to_string())));
     if path.iter().next().is_none() {
@@ -218,7 +218,7 @@ fn told_with_place(error: &serde_path_to_error::Error<serde_json::Error>) -> Str
     format!("{}: {told}", shortened(&path.to_string(), PLACE_MAX_CHARS))
 }
 
-/// A body that nobody has asked for: it is taken, and not looked at.
+/// A body of a request that needs none: it is read and ignored.
 pub struct Unasked;
 
 impl<S: Sync> FromRequest<S> for Unasked {
@@ -230,8 +230,8 @@ impl<S: Sync> FromRequest<S> for Unasked {
     }
 }
 
-/// Takes what still comes of a body that is refused, for a moment: many clients read no answer before they have sent
-/// all, and take a connection that is closed on them for an outage.
+/// Reads the rest of a rejected body for a moment. Many clients read no answer before they have sent all, and report a
+/// closed connection as an outage.
 pub(crate) async fn discard(body: &mut Body) {
     let mut bytes = 0;
     while let Ok(Some(Ok(frame))) = timeout(DISCARD_PAUSE, body.frame()).await {
@@ -249,7 +249,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     if is_json { Ok(()) } else { Err(Problem::unsupported_media_type(&excerpt(essence), "application/json")) }
 }
 
-/// What a body is declared to be, without parameters.
+/// The declared media type of a body, without parameters.
 fn essence(headers: &HeaderMap) -> &str {
     let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("absent");
     given.split(';').next().unwrap_or_default().trim()
@@ -264,14 +264,13 @@ pub fn session_id(text: String, limits: &Limits) -> Result<SessionId, Problem> {
     let id = SessionId::try_from(text)
         .map_err(|error| Problem::new(ProblemCode::InvalidSessionId, error.to_string()))?;
     if id.as_str().len() > max_chars {
-        let text =
-            format!("a session id has 1 to {max_chars} characters; this one has {}", id.as_str().len());
+        let text = format!("the session id has {} characters (1 to {max_chars} allowed)", id.as_str().len());
         return Err(Problem::new(ProblemCode::InvalidSessionId, text));
     }
     Ok(id)
 }
 
-/// The tier called `word`.
+/// The tier with the name `word`.
 ///
 /// # Errors
 /// `UnknownTier`.
@@ -288,25 +287,22 @@ pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
     if bytes <= max_bytes {
         return Ok(Query::new(text));
     }
-    let detail = format!("the query has {bytes} bytes; at most {max_bytes} are taken");
+    let detail = format!("the query has {bytes} bytes; at most {max_bytes} are allowed");
     Err(Problem::new(ProblemCode::QueryTooLong, detail))
 }
 
-/// The query `text`, which the model will be asked about.
+/// The query `text`, which is sent to the model.
 ///
 /// # Errors
-/// `QueryTooLong`; `InvalidRequest` where nothing is asked.
+/// `QueryTooLong`; `InvalidRequest` if the query is blank.
 pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
     if is_blank(&text) {
-        return Err(Problem::new(
-            ProblemCode::InvalidRequest,
-            "`query` is empty: there is nothing to ask the model about",
-        ));
+        return Err(Problem::new(ProblemCode::InvalidRequest, "`query` is empty; the model needs a query"));
     }
     query(text, limits)
 }
 
-/// The verdict called `word`.
+/// The verdict with the name `word`.
 ///
 /// # Errors
 /// `InvalidRequest`.
@@ -331,10 +327,10 @@ pub fn email(text: Option<String>) -> Result<Option<Email>, Problem> {
     email.map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("`customer_email`: {error}")))
 }
 
-/// The payload that a request hands in as one of the two.
+/// The payload of a request, given as either `verdict` or `raw`.
 ///
 /// # Errors
-/// `InvalidRequest` where it is neither or both.
+/// `InvalidRequest` if neither or both are given.
 pub fn payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<Payload, Problem> {
     match (verdict, raw) {
         (Some(verdict), None) => Ok(Payload::json(verdict)),
@@ -343,8 +339,9 @@ pub fn payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<Payload,
             ProblemCode::InvalidRequest,
             "`verdict` (a JSON value) or `raw` (text) is missing",
         )),
-        (Some(_), Some(_)) => {
-            Err(Problem::new(ProblemCode::InvalidRequest, "either `verdict` or `raw` is taken, not both"))
-        }
+        (Some(_), Some(_)) => Err(Problem::new(
+            ProblemCode::InvalidRequest,
+            "`verdict` and `raw` are both given; send one of them",
+        )),
     }
 }

@@ -1,21 +1,21 @@
-//! URLs and hosts in the configuration: which are reached in clear text, and which part of a URL is shown.
+//! URLs and hosts in the configuration: whether they are reached in clear text, and the part of a URL that is shown.
 
 use super::{ConfigError, not_allowed};
 use hyper::Uri;
 use oracled_actors::upstream::web::origin_of;
 use std::net::IpAddr;
 
-/// The address that `host` is, if it is not a name.
+/// The IP address that `host` contains, if it is not a name.
 pub(super) fn address(host: &str) -> Option<IpAddr> {
     host.trim_matches(['[', ']']).parse().ok()
 }
 
-/// Whether a host is this machine: what is sent there crosses no network.
+/// Whether a host is this machine, so that no network is crossed.
 pub(crate) fn is_local(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address(host).is_some_and(|ip| ip.to_canonical().is_loopback())
 }
 
-/// Whether a URL bears a user or a password, which would be shown wherever the URL is.
+/// Whether a URL contains a user or a password, which would be visible wherever the URL is shown.
 pub(crate) fn has_login(url: &str) -> bool {
     let authority = url.split_once("//").map_or(url, |(_, rest)| rest);
     authority.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
@@ -39,8 +39,7 @@ pub(crate) fn shown_url(url: &str) -> String {
     }
 }
 
-/// Whether what is sent to this URL crosses a network without encryption. Addresses for which `is_allowed` is true do
-/// not count.
+/// Whether requests to this URL cross a network without encryption. Addresses for which `is_allowed` is true do not count.
 pub(crate) fn is_cleartext(url: &str, is_allowed: impl FnOnce(IpAddr) -> bool) -> bool {
     let url = origin_of(url).and_then(|origin| origin.parse::<Uri>().ok()).unwrap_or_default();
     let host = url.host().unwrap_or_default();

@@ -1,9 +1,9 @@
 //! Errors of the configuration.
 
-/// Why there is no configuration.
+/// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file, a variable or a flag says something that is not understood.
+    /// The file, a variable or a flag cannot be parsed.
     #[error("configuration: {0}")]
     NotUnderstood(String),
     /// A variable looks like a key but is not one.
@@ -20,7 +20,7 @@ pub enum ConfigError {
          --allow-cleartext"
     )]
     Cleartext {
-        /// The key that says so.
+        /// The key.
         key: String,
         /// The shown part of its value.
         given: String,
@@ -29,14 +29,14 @@ pub enum ConfigError {
         /// The protected way.
         remedy: &'static str,
     },
-    /// A value is not one of those allowed.
+    /// A value is not allowed.
     #[error("configuration: `{key}` is {given}; allowed: {allowed}")]
     NotAllowed {
-        /// Which key.
+        /// The key.
         key: &'static str,
-        /// What it is.
+        /// The given value.
         given: String,
-        /// What it may be.
+        /// The allowed values.
         allowed: String,
     },
 }

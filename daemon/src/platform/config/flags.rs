@@ -1,4 +1,4 @@
-//! The command line's part of the configuration.
+//! The flags of the command line that are part of the configuration.
 
 use super::Config;
 use crate::platform::telemetry::LogFormat;
@@ -7,22 +7,22 @@ use std::path::PathBuf;
 /// The variable that names the configuration file; it is not itself a key.
 pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
 
-/// What the command line says over the file and the variables.
+/// Flags that override the file and the variables.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Flags {
-    /// The configuration file
+    /// Configuration file
     #[arg(long, value_name = "FILE", env = CONFIG_VARIABLE)]
     pub config: Option<PathBuf>,
-    /// Where the store and oracle_log.jsonl are kept
+    /// Directory of the store and oracle_log.jsonl
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// The routes' socket
+    /// Path of the routes' socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// The administrators' socket
+    /// Path of the administrators' socket
     #[arg(long, value_name = "PATH")]
     pub control_socket: Option<PathBuf>,
-    /// How the service's own log is written
+    /// Format of the service log
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
     /// Send keys, passwords, mail and credentials of sources over a network without encryption if the configuration requires it

@@ -1,4 +1,4 @@
-//! Ingestion: within which bounds sources are pulled, and what pipelines prove with who they are.
+//! Ingestion: the limits of pulls and runs, and the credentials of pipelines.
 
 use super::{ConfigError, has_login, not_allowed, within};
 use ipnet::IpNet;
@@ -12,15 +12,15 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a query that has waited for fresh data has left, in seconds: to say that there is none is better than to be cut off.
+/// Time in seconds that remains after a query has waited for fresh data, so that it gets an error and not a timeout.
 const LEFT_FOR_THE_REST_S: u64 = 1;
 
-/// Ranges of one's own network that may be pulled from.
+/// Ranges of the own network that may be pulled from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Words", into = "Vec<String>")]
 pub struct Ranges(Vec<IpNet>);
 
-/// A list of ranges, or, since a variable is one text, ranges with commas between them.
+/// A list of ranges, or comma-separated ranges, since a variable is one text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Words {
@@ -50,58 +50,58 @@ impl From<Ranges> for Vec<String> {
     }
 }
 
-/// Where a secret comes from.
+/// The origin of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretFrom {
-    /// A file that holds it.
+    /// A file with the secret.
     File(PathBuf),
-    /// The variable of this name.
+    /// The environment variable with this name.
     Variable(String),
 }
 
-/// What a pipeline proves with who it is, and to whom.
+/// A credential, and the origin that it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Keys", into = "Keys")]
 pub struct Credential {
-    /// The origin of the endpoints that it is for.
+    /// The origin of the endpoints that receive the credential.
     pub origin: Origin,
-    /// What is shown there.
+    /// The kind of credential.
     pub proof: Proof,
 }
 
-/// What a pipeline proves with who it is; the secrets themselves are elsewhere.
+/// A kind of credential. It names where the secrets are, and does not contain them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// A key.
+    /// An API key.
     ApiKey {
-        /// The header in which it stands alone.
+        /// The header with the key.
         header: String,
         /// The key.
         key: SecretFrom,
     },
-    /// A bearer's token.
+    /// A bearer token.
     Token(SecretFrom),
-    /// What a bearer's token is asked for with.
+    /// Client credentials, which request a bearer token (OAuth 2.0).
     Client {
-        /// Where it is asked for.
+        /// The URL that issues tokens.
         token_url: String,
-        /// Who asks.
+        /// The id of the client.
         client_id: String,
-        /// Its secret.
+        /// The secret of the client.
         client_secret: SecretFrom,
-        /// For what.
+        /// The requested scope.
         scope: Option<String>,
     },
-    /// A certificate.
+    /// A client certificate.
     Certificate {
-        /// The file that holds it, in PEM, and those between it and its authority behind it.
+        /// PEM file with the certificate, followed by the intermediate certificates.
         certificate_file: PathBuf,
-        /// The file that holds its key, in PEM.
+        /// PEM file with the private key.
         key_file: PathBuf,
     },
 }
 
-/// A credential as it is written. Which keys are there says what it is.
+/// A credential as it is written. The given keys decide its kind.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
@@ -135,8 +135,9 @@ impl TryFrom<Keys> for Credential {
     type Error = String;
 
     fn try_from(mut keys: Keys) -> Result<Self, String> {
-        let origin = keys.origin.take().ok_or("`origin` is missing: whom the credential may be shown to")?;
-        let origin = origin.parse().map_err(|error| format!("`origin` is not one; {error}"))?;
+        let origin =
+            keys.origin.take().ok_or("`origin` is missing; set the origin that receives the credential")?;
+        let origin = origin.parse().map_err(|error| format!("`origin` is not an origin; {error}"))?;
         Ok(Self { origin, proof: keys.try_into()? })
     }
 }
@@ -167,7 +168,7 @@ impl TryFrom<Keys> for Proof {
         } else {
             one_of(&mut keys.token_file, &mut keys.token_env).map(Self::Token)
         };
-        // what is left over would be ignored
+        // other given keys would be ignored
         credential.filter(|_| keys.is_empty()).ok_or(ALLOWED)
     }
 }
@@ -182,7 +183,7 @@ impl Keys {
     }
 }
 
-/// The one that is given of the two.
+/// The given one of the two; `None` if both or neither are given.
 fn one_of(file: &mut Option<PathBuf>, variable: &mut Option<String>) -> Option<SecretFrom> {
     match (file.take(), variable.take()) {
         (Some(file), None) => Some(SecretFrom::File(file)),
@@ -229,22 +230,22 @@ impl From<Proof> for Keys {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ingestion {
-    /// What of one's own network is pulled from, beside public addresses.
+    /// Ranges of the own network that may be pulled from, besides public addresses.
     #[serde(default)]
     pub allow_local: Ranges,
-    /// The longest payload, in bytes.
+    /// Maximum length of a payload, in bytes.
     pub max_payload_bytes: u64,
-    /// How long a connection to a source may take to be made, in seconds.
+    /// Time limit for connecting to a source, in seconds.
     pub connect_s: u64,
-    /// How long a source may send nothing, in seconds.
+    /// Time that a source may send no bytes, in seconds.
     pub idle_s: u64,
-    /// How long a pull may take as a whole, in seconds.
+    /// Time limit for a whole pull, in seconds.
     pub pull_s: u64,
-    /// How many runs there are at once.
+    /// Maximum number of runs in progress.
     pub runs_at_once: usize,
-    /// How long a query waits for fresh data, where its source's policy says so, in seconds; not at all where it is 0.
+    /// Time in seconds that a query waits for fresh data, if its source's policy requires that; 0 for no wait.
     pub refresh_s: u64,
-    /// What pipelines prove with who they are.
+    /// Credentials of pipelines.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credentials: BTreeMap<PipelineId, Credential>,
 }
@@ -265,7 +266,7 @@ impl Default for Ingestion {
 }
 
 impl Ingestion {
-    /// Checks what it says; `request_s` is how long a request may take.
+    /// Checks the ranges of the values. `request_s` is the time limit of a request, in seconds.
     pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
         within("ingestion.max_payload_bytes", self.max_payload_bytes, 1..=1 << 40)?;
         within("ingestion.connect_s", self.connect_s, 1..=300)?;
@@ -286,7 +287,7 @@ impl Ingestion {
         ranges.iter().any(|range| range.contains(&ip.to_canonical()))
     }
 
-    /// Within which bounds is pulled.
+    /// The limits of pulls.
     #[must_use]
     pub fn to_settings(&self, allow_cleartext: bool) -> PullSettings {
         let Self { allow_local: Ranges(ranges), max_payload_bytes, connect_s, idle_s, pull_s, .. } = self;
@@ -300,7 +301,7 @@ impl Ingestion {
         }
     }
 
-    /// Within which bounds live sources are asked: in the same network, by the same patience.
+    /// The limits of calls to live sources: the same networks and timeouts as for pulls.
     #[must_use]
     pub fn to_live(&self, allow_cleartext: bool) -> LiveSettings {
         let Self { allow_local: Ranges(ranges), connect_s, idle_s, .. } = self;

@@ -1,4 +1,4 @@
-//! Mail to customers, and how it is sent.
+//! The configuration of mail to customers.
 
 use super::cleartext::address;
 use super::{ConfigError, check_url, is_local, not_allowed, within};
@@ -6,13 +6,13 @@ use oracled_actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What mail is sent by.
+/// The transport of mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Transport {
-    /// Nothing: no mail is sent, and none is queued.
+    /// No transport: no mail is sent or queued.
     None,
-    /// A mail service that takes `POST /send-verdict-email`.
+    /// A mail service with the route `POST /send-verdict-email`.
     Http,
     /// A mail server.
     Smtp,
@@ -31,17 +31,17 @@ impl TryFrom<String> for Transport {
     }
 }
 
-/// How the connection to a mail server is protected.
+/// The encryption of the connection to a mail server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Tls {
-    /// By STARTTLS, but for a server on this machine.
+    /// STARTTLS; none for a server on this machine.
     Auto,
-    /// By STARTTLS, or not used.
+    /// STARTTLS, which the server must support.
     Starttls,
-    /// From the start.
+    /// TLS from the start of the connection.
     Implicit,
-    /// Not at all.
+    /// No encryption.
     None,
 }
 
@@ -64,31 +64,31 @@ const fn is_host_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')
 }
 
-/// Mail to customers, and how it is sent.
+/// The configuration of mail to customers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mail {
-    /// By what.
+    /// The transport.
     pub transport: Transport,
-    /// Where the mail service is.
+    /// Base URL of the mail service.
     pub base_url: String,
-    /// The mail server's name.
+    /// Host of the mail server.
     pub smtp_host: Option<String>,
-    /// Its port.
+    /// Port of the mail server.
     pub smtp_port: u16,
-    /// The user to whom it lets mail in, if it wants one.
+    /// User name for the mail server, if it requires one.
     pub smtp_user: Option<String>,
-    /// How the connection to it is protected.
+    /// Encryption of the connection to the mail server.
     pub smtp_tls: Tls,
-    /// From whom a mail is: `name@domain`, or `Name <name@domain>`.
+    /// The sender of mails: `name@domain`, or `Name <name@domain>`.
     pub from: Option<String>,
-    /// A mail's subject.
+    /// The subject of mails.
     pub subject: String,
-    /// A file that holds the user's password.
+    /// File with the user's password.
     pub password_file: Option<PathBuf>,
-    /// An attempt that takes longer is given up, in milliseconds.
+    /// Time limit of an attempt, in milliseconds.
     pub hard_timeout_ms: u64,
-    /// For how long a verdict mail is tried, in seconds.
+    /// Time during which a verdict mail is retried, in seconds.
     pub max_age_s: u32,
 }
 
@@ -111,7 +111,7 @@ impl Default for Mail {
 }
 
 impl Mail {
-    /// How the connection to a server called `host` is protected.
+    /// The encryption of the connection to the server `host`.
     #[must_use]
     pub fn tls(&self, host: &str) -> SmtpTls {
         match self.smtp_tls {

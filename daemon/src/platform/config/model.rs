@@ -1,20 +1,21 @@
-//! The model, and how it is asked.
+//! The configuration of the model.
 
 use super::{ConfigError, check_url, not_allowed, within};
 use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Between the end of all attempts and that of the request there must be so long, for the gate and the disk.
+/// Minimum time between the deadline of all attempts and the time limit of a request, in milliseconds. The gate and the disk
+/// need it.
 const LEFT_FOR_THE_REST_MS: u64 = 1000;
-/// The longest name of a model or a version.
+/// Maximum length of the name of a model or a version, in characters.
 const WORD_MAX_CHARS: usize = 200;
 
-/// Which wire a model speaks.
+/// The API of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Provider {
-    /// None: verdicts are handed in, and lost ones stay lost.
+    /// No model: verdicts are only submitted, and lost verdicts are not regenerated.
     None,
     /// Google's Gemini API.
     Gemini,
@@ -35,43 +36,43 @@ impl TryFrom<String> for Provider {
     }
 }
 
-/// The model, and how it is asked.
+/// The configuration of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Which wire it speaks.
+    /// The API of the model.
     pub provider: Provider,
-    /// Where it is; the provider's own address without it.
+    /// Base URL of the model. The default is the provider's own.
     pub base_url: Option<String>,
     /// The version of Gemini's API.
     pub version: String,
-    /// Which model.
+    /// Name of the model.
     pub name: String,
-    /// A file that holds the key.
+    /// File with the API key.
     pub api_key_file: Option<PathBuf>,
-    /// Whether a server that speaks OpenAI's wire is sent `top_k`.
+    /// Whether a server with OpenAI's API gets `top_k`.
     pub send_top_k: bool,
-    /// The temperature at which a first verdict is asked for; a lost one always with the locked settings.
+    /// Temperature for a first verdict. A lost verdict is always regenerated with the locked settings.
     pub original_temperature: f64,
-    /// The mass of probability that it is sampled from.
+    /// `top_p` for a first verdict.
     pub original_top_p: f64,
-    /// How many tokens it is sampled from.
+    /// `top_k` for a first verdict.
     pub original_top_k: u32,
-    /// An attempt that takes longer is noted, in milliseconds.
+    /// Duration of an attempt after which it is logged as slow, in milliseconds.
     pub soft_timeout_ms: u64,
-    /// An attempt that takes longer is given up, in milliseconds.
+    /// Time limit of an attempt, in milliseconds.
     pub hard_timeout_ms: u64,
-    /// How long all attempts may take together, in milliseconds.
+    /// Time limit of all attempts together, in milliseconds.
     pub deadline_ms: u64,
-    /// How many attempts may follow the first.
+    /// Maximum number of attempts after the first.
     pub max_retries: u32,
-    /// How often it is called within a minute, retries included.
+    /// Maximum number of calls per minute, with retries.
     pub calls_per_minute: u32,
-    /// How many calls are made at once.
+    /// Maximum number of calls in flight.
     pub calls_at_once: usize,
 }
 
-/// A word that goes into an address and into the log.
+/// Checks a word that is part of a URL and of the log.
 fn word(key: &'static str, word: &str) -> Result<(), ConfigError> {
     let visible = |c: char| !c.is_control() && !c.is_whitespace();
     if (1..=WORD_MAX_CHARS).contains(&word.chars().count()) && word.chars().all(visible) {
@@ -108,7 +109,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// How a first verdict is asked for.
+    /// The settings for a first verdict.
     #[must_use]
     pub fn original_settings(&self) -> Settings {
         Settings {
@@ -119,7 +120,7 @@ impl Model {
         }
     }
 
-    /// Checks what it says; `request_s` is how long a request may take.
+    /// Checks the ranges of the values. `request_s` is the time limit of a request, in seconds.
     pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
         if let Some(base_url) = &self.base_url {
             check_url("model.base_url", base_url)?;

@@ -1,4 +1,4 @@
-//! The rules: which apply, and what they allow.
+//! The configuration of the rules.
 
 use super::{ConfigError, not_allowed, within};
 use oracled_actors::rules::RulesConfig;
@@ -6,12 +6,12 @@ use oracled_domain::rules::{RuleId, Settings};
 use serde::{Deserialize, Serialize};
 use strum::VariantNames;
 
-/// The rules that apply where a request names none, in this order.
+/// The rules that apply if a request names none, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Words", into = "Vec<String>")]
 pub struct Profile(Vec<RuleId>);
 
-/// A list of ids, or, since a variable is one text, ids with commas between them.
+/// A list of ids, or comma-separated ids, since a variable is one text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Words {
@@ -43,9 +43,9 @@ impl From<Profile> for Vec<String> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// The rules that apply where a request names none.
+    /// The rules that apply if a request names none.
     pub profile: Profile,
-    /// How many claims may be without support where a request does not say: `CONFIG:UNSUPPORTED_MAX`.
+    /// Maximum number of unsupported claims if a request sets none: `CONFIG:UNSUPPORTED_MAX`.
     pub unsupported_max: u64,
     /// The memory for compiled fact sets, in bytes.
     pub compiled_bytes: u64,
@@ -71,14 +71,14 @@ impl Rules {
         within("rules.compiled_bytes", self.compiled_bytes, 1 << 20..=1 << 40)
     }
 
-    /// What applies where a check does not say.
+    /// The defaults for checks.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let Self { profile: Profile(profile), unsupported_max, .. } = self.clone();
         Settings { unsupported_max, profile }
     }
 
-    /// The same for those who apply them.
+    /// The configuration of the rules service.
     #[must_use]
     pub fn to_config(&self) -> RulesConfig {
         RulesConfig { settings: self.settings(), compiled_bytes: self.compiled_bytes }

@@ -19,12 +19,12 @@ fn refused(file: &str, variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn an_empty_file_gives_the_defaults() {
+fn empty_file_gives_the_defaults() {
     assert_eq!(load("", &[], &Flags::default()), Ok(Config::default()));
 }
 
 #[test]
-fn a_flag_beats_a_variable_beats_the_file() {
+fn flags_override_variables_and_variables_override_the_file() {
     let file = "socket = '/file/s'\nstate_dir = '/file'\ncontact = 'file@x'\n[limits]\nbody_bytes = 2000\nidle_s = 7";
     let variables = [
         ("ORACLED_SOCKET", "/variable/s"),
@@ -42,7 +42,7 @@ fn a_flag_beats_a_variable_beats_the_file() {
 }
 
 #[test]
-fn every_key_can_be_given_by_variable() {
+fn every_key_can_be_set_by_variable() {
     let digits: HashMap<&str, &str> =
         [("socket_mode", "0600"), ("control_socket_mode", "600"), ("model__base_url", "https://a.org")]
             .into();
@@ -72,7 +72,7 @@ fn every_key_can_be_given_by_variable() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_by_name_with_what_is_allowed() {
+fn unknown_key_is_rejected_with_the_allowed_keys() {
     let error = refused("sokcet = '/x'", &[]);
     assert!(error.contains("`sokcet`") && error.contains("`control_socket`"), "{error}");
     let error = refused("[limits]\nbody = 1", &[]);
@@ -135,7 +135,7 @@ fn misspelled_variable_is_refused_with_the_variables_that_are_allowed() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_or_out_of_range_is_refused_by_its_key() {
+fn wrong_type_or_value_out_of_range_is_rejected_with_its_key() {
     for (file, said) in [
         ("limits.body_bytes = 'big'", "limits.body_bytes"),
         ("limits.body_bytes = 3", "`limits.body_bytes` is 3; allowed: 1024 to 67108864"),
@@ -191,14 +191,14 @@ fn a_value_of_the_wrong_type_or_out_of_range_is_refused_by_its_key() {
 }
 
 #[test]
-fn a_named_file_that_is_not_there_is_an_error() {
+fn missing_configuration_file_is_an_error() {
     let flags = Flags { config: Some("/no/such/file.toml".into()), ..Flags::default() };
     let error = Config::from_sources(&flags, []).expect_err("it is not there").to_string();
-    assert!(error.contains("there is no file /no/such/file.toml"), "{error}");
+    assert!(error.contains("the file /no/such/file.toml does not exist"), "{error}");
 }
 
 #[test]
-fn mail_to_another_machine_is_protected_unless_that_is_turned_off() {
+fn mail_to_another_machine_is_encrypted_by_default() {
     use oracled_actors::upstream::mail::SmtpTls;
     for (configured, host, used) in [
         (MailTls::Auto, "mail.example.org", SmtpTls::Starttls),
@@ -217,7 +217,7 @@ fn mail_to_another_machine_is_protected_unless_that_is_turned_off() {
 }
 
 #[test]
-fn a_profile_of_rules_is_a_list_of_known_ones_each_once() {
+fn rules_profile_is_a_list_of_distinct_known_rules() {
     let config = load("[rules]\nprofile = ['RULE-CONT-001', 'RULE-PREC-002']", &[], &Flags::default());
     let profile = config.expect("it is allowed").rules.settings().profile;
     assert_eq!(
@@ -233,7 +233,7 @@ fn a_profile_of_rules_is_a_list_of_known_ones_each_once() {
 }
 
 #[test]
-fn ranges_that_are_pulled_from_are_a_list_of_networks() {
+fn allow_local_is_a_list_of_networks() {
     let ranges = |config: Config| config.ingestion.to_settings(false).allow_local;
     let config = load("[ingestion]\nallow_local = ['10.0.0.0/8', 'fd00::/8']", &[], &Flags::default());
     let listed = ranges(config.expect("it is allowed"));
@@ -248,7 +248,7 @@ fn ranges_that_are_pulled_from_are_a_list_of_networks() {
 }
 
 #[test]
-fn a_pipelines_credential_is_what_its_keys_say() {
+fn keys_of_a_credential_decide_its_kind() {
     const HEAD: &str = "[ingestion.credentials.wb-1]\n";
     let of =
         |keys: &str| load(&format!("{HEAD}origin = 'https://example.org'\n{keys}"), &[], &Flags::default());
@@ -263,7 +263,7 @@ fn a_pipelines_credential_is_what_its_keys_say() {
     ] {
         let config = of(keys).expect("it is one");
         assert_eq!(config.ingestion.credentials.len(), 1);
-        // what is printed can be read again
+        // the printed form can be read back
         let printed = serde_json::to_value(&config).expect("it is plain data");
         assert_eq!(serde_json::from_value::<Config>(printed).expect("it is a configuration"), config);
     }
@@ -289,9 +289,9 @@ fn a_pipelines_credential_is_what_its_keys_say() {
     }
     for (keys, said) in [
         ("", "`origin` is missing"),
-        ("origin = 'example.org'\n", "`origin` is not one; allowed: https://host or https://host:port"),
-        ("origin = 'https://u:s3cret@example.org'\n", "`origin` is not one; allowed: "),
-        ("origin = 'https://example.org/data'\n", "`origin` is not one; allowed: "),
+        ("origin = 'example.org'\n", "`origin` is not an origin; allowed: https://host or https://host:port"),
+        ("origin = 'https://u:s3cret@example.org'\n", "`origin` is not an origin; allowed: "),
+        ("origin = 'https://example.org/data'\n", "`origin` is not an origin; allowed: "),
     ] {
         let error = refused(&format!("{HEAD}{keys}token_env = 'T'"), &[]);
         assert!(error.contains(said) && !error.contains("s3cret"), "{keys}: {error}");

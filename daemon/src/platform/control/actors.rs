@@ -1,4 +1,4 @@
-//! `GET /v1/actors`: how every actor is doing.
+//! `GET /v1/actors`: the state of every actor.
 
 use crate::platform::service::Service;
 use axum::Json;
@@ -6,7 +6,7 @@ use axum::extract::State;
 use oracled_domain::base::actor_report::ActorReport;
 use std::sync::Arc;
 
-/// The actors' reports, the gate first.
+/// The reports of the actors, the gate first.
 pub async fn get(State(service): State<Arc<Service>>) -> Json<Vec<ActorReport>> {
     Json(service.system.reports())
 }

@@ -9,7 +9,7 @@ use oracled_api::base::problem::ProblemCode;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// The longest body, in bytes: a pipeline contains its schemas and tables.
+/// Maximum length of a body, in bytes: a pipeline contains its schemas and tables.
 pub const DOCUMENT_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// The body of a request on the administrators' socket.
@@ -24,15 +24,15 @@ impl FromRequest<Arc<Service>> for ControlBody {
 }
 
 impl ControlBody {
-    /// The bytes.
+    /// The bytes of the body.
     pub fn text(&self) -> &[u8] {
         self.0.text()
     }
 
-    /// Reads it as a `T`. No name may stand twice in one object, whatever `T` makes of it.
+    /// Reads the body as a `T`. A name must not occur twice in one object, even if `T` ignores it.
     ///
     /// # Errors
-    /// `InvalidJson` where it is not JSON; `InvalidDocument` with the place of what is wrong.
+    /// `InvalidJson` if the body is not JSON; `InvalidDocument` with the position of the fault.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         strict::read(self.0.text(), "a document", ProblemCode::InvalidDocument)
     }

@@ -11,10 +11,10 @@ use oracled_api::base::service::{DrainRequest, DrainResponse};
 use oracled_domain::Peer;
 use std::sync::Arc;
 
-/// Starts or ends draining. Cached verdicts can be read meanwhile.
+/// Starts or ends draining. Cached verdicts can still be read.
 ///
 /// # Errors
-/// Where the audit entry cannot be committed: then nothing changes.
+/// If the audit entry cannot be committed. Then nothing changes.
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -22,7 +22,7 @@ pub async fn post(
 ) -> Result<Json<DrainResponse>, Problem> {
     let DrainRequest { draining } = body.parse()?;
     act(async move {
-        // one at a time, so that the log's order is that of what was done
+        // one request at a time, so that the order in the log is the order of the changes
         let _turn = service.control_turn().await;
         audit(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
         service.set_draining(draining);

@@ -1,4 +1,4 @@
-//! `POST /v1/health/oracles/{oracle_id}`: opens or closes an oracle's circuit, or probes it now.
+//! `POST /v1/health/oracles/{oracle_id}`: opens or closes an oracle's circuit, or probes the oracle.
 
 use super::order::named;
 use crate::platform::api::request::JsonBody;
@@ -13,11 +13,11 @@ use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::{OracleId, Peer};
 use std::sync::Arc;
 
-/// Does it, once its entry is durable.
+/// Opens or closes the circuit after its entry is durable, or probes the oracle.
 ///
 /// # Errors
-/// `OracleUnknown`; `Overloaded` where the oracle is being probed already; where the audit entry cannot be committed,
-/// and then nothing changes.
+/// `OracleUnknown`; `Overloaded` if the oracle is already being probed. If the audit entry cannot be committed, nothing
+/// changes.
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -27,7 +27,7 @@ pub async fn post(
     let oracle_id: OracleId = named(oracle_id)?;
     let SteerRequest { action } = body.parse()?;
     act(async move {
-        // a probe takes its time, and changes nothing that another order could cross
+        // a probe is slow, and changes no state that another control request could change too
         let _turn = if action == CircuitAction::Probe { None } else { Some(service.control_turn().await) };
         let steered = service.system.oracle_health.ask(Steer { oracle_id, action, peer }).await??;
         Ok(Json(SteerResponse { oracle: steered.status, probe: steered.probe.map(ProbeReport::from) }))

@@ -7,16 +7,16 @@ use hyper::StatusCode;
 use oracled_actors::InjectPanic;
 use std::sync::Arc;
 
-/// Makes the actor called `actor` panic.
+/// Makes the actor with the name `actor` panic.
 ///
 /// # Errors
-/// `NotFound` where there is no such actor.
+/// `NotFound` if the actor does not exist.
 pub async fn post(
     State(service): State<Arc<Service>>,
     Path(actor): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let system = &service.system;
-    // every one of them fails: that is the point
+    // every request fails, since the actor panics
     match actor.as_str() {
         "crosscheck" => system.crosscheck.ask(InjectPanic).await,
         "regen" => system.regen.ask(InjectPanic).await,
@@ -29,6 +29,6 @@ pub async fn post(
         "logger" => system.log.door().ask(InjectPanic).await,
         _ => return Err(Problem::not_found(super::order::PATHS)),
     }
-    .expect_err("an actor that is told to panic does not answer");
+    .expect_err("an actor that panics does not answer");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,4 +1,4 @@
-//! `/v1/log-level`: what the service's own log tells.
+//! `/v1/log-level`: the level of the service log.
 
 use super::order::audit;
 use crate::platform::api::request::JsonBody;
@@ -12,18 +12,18 @@ use oracled_api::base::service::LogLevel;
 use oracled_domain::Peer;
 use std::sync::Arc;
 
-/// The longest directives that are taken, in bytes: they stand in the audit log.
+/// Maximum length of the directives, which are logged, in bytes.
 const LEVEL_MAX_BYTES: usize = 1024;
 
-/// The level in force.
+/// The current level.
 pub async fn get(State(service): State<Arc<Service>>) -> Json<LogLevel> {
     Json(LogLevel { level: service.log_level.get() })
 }
 
-/// Puts another level in force, until the next reload or start.
+/// Sets the level until the next reload or start.
 ///
 /// # Errors
-/// `InvalidRequest` where the directives are not understood.
+/// `InvalidRequest` if the directives cannot be parsed.
 pub async fn put(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -31,7 +31,7 @@ pub async fn put(
 ) -> Result<Json<LogLevel>, Problem> {
     let LogLevel { level } = body.parse()?;
     if level.len() > LEVEL_MAX_BYTES {
-        let text = format!("`level` has {} bytes; at most {LEVEL_MAX_BYTES} are taken", level.len());
+        let text = format!("`level` has {} bytes; at most {LEVEL_MAX_BYTES} are allowed", level.len());
         return Err(Problem::new(ProblemCode::InvalidRequest, text));
     }
     telemetry::filter(&level)

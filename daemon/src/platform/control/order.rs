@@ -8,20 +8,20 @@ use oracled_actors::audit::logger::CommitError;
 use oracled_domain::{Event, EventKind, Peer};
 use std::fmt::Display;
 
-/// Where the paths of the administrators' socket are listed.
+/// The list of the paths of the administrators' socket, for errors.
 pub(crate) const PATHS: &str =
-    "the README's \"Steering it\", or ask by `oraclectl`: this is the administrators' socket";
+    "the README's section \"Steering it\", or use `oraclectl`: this is the administrators' socket";
 
-/// What a path names.
+/// Parses the name in a path.
 pub(crate) fn named<T: TryFrom<String, Error: Display>>(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<T, Problem> {
-    // escapes that are no UTF-8
+    // the path has escapes that are not UTF-8
     let Path(name) = path.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     T::try_from(name).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))
 }
 
-/// Commits the entry of a control message that changes something.
+/// Commits the audit entry of a control request that changes state.
 pub(crate) async fn audit(
     service: &Service,
     action: &str,

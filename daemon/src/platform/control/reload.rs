@@ -1,4 +1,4 @@
-//! `POST /v1/reload`, and SIGHUP: opens `oracle_log.jsonl` anew and puts the configured log level in force.
+//! `POST /v1/reload`, and SIGHUP: reopens `oracle_log.jsonl` and applies the configured log level.
 
 use super::order::audit;
 use crate::platform::api::request::Unasked;
@@ -12,10 +12,10 @@ use oracled_api::base::service::ReloadResponse;
 use oracled_domain::Peer;
 use std::sync::Arc;
 
-/// Reloads.
+/// Reloads by request of a peer.
 ///
 /// # Errors
-/// `InvalidRequest` where the configuration is not understood: then only `oracle_log.jsonl` is opened anew.
+/// `InvalidRequest` if the configuration is invalid. `oracle_log.jsonl` is reopened even then.
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -25,13 +25,13 @@ pub async fn post(
     act(async move { reload(&service, &flags, Some(peer)).await.map(Json) }).await
 }
 
-/// The same, by order of a `peer`, or of a signal.
+/// Reloads by request of `peer`, or by a signal.
 ///
 /// # Errors
-/// `InvalidRequest` where the configuration is not understood: then only `oracle_log.jsonl` is opened anew.
+/// `InvalidRequest` if the configuration is invalid. `oracle_log.jsonl` is reopened even then.
 pub async fn reload(service: &Service, flags: &Flags, peer: Option<Peer>) -> Result<ReloadResponse, Problem> {
     let _turn = service.control_turn().await;
-    // first and in any case: whoever has rotated the log, because it fills the disk, say, waits for its file to be let go
+    // first, and even if the rest fails: after a log rotation the old file must be closed, so that its disk space is freed
     let reopened = service.system.log.reopen_mirror().await;
     let config =
         Config::load(flags).map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.to_string()))?;
@@ -45,7 +45,7 @@ pub async fn reload(service: &Service, flags: &Flags, peer: Option<Peer>) -> Res
     Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart })
 }
 
-/// The keys in which two configurations differ, but for the one that a reload puts in force.
+/// The keys with a changed value, except the one that a reload applies.
 fn changed(before: &Config, after: &Config) -> Vec<String> {
     let plain =
         |config| serde_json::to_value(config).expect("a configuration is plain data with string keys");
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reload_names_the_keys_that_it_cannot_put_in_force() {
+    fn reload_lists_the_changed_keys_that_need_a_restart() {
         let before = Config::default();
         let mut after = Config { log_level: "debug".into(), contact: "a@b".into(), ..before.clone() };
         after.limits.idle_s = 1;

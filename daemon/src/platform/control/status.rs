@@ -1,4 +1,4 @@
-//! `GET /v1/status`: how the daemon is doing, on one page.
+//! `GET /v1/status`: the state of the daemon.
 
 use crate::platform::config::{MailTransport, Provider, shown_url};
 use crate::platform::problem::Problem;
@@ -12,10 +12,10 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The page.
+/// The state of the daemon.
 ///
 /// # Errors
-/// Where an actor that is asked does not answer.
+/// If an actor does not answer.
 pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<StatusReport>, Problem> {
     let journal = service.journal();
     let reasons = service.unready();
@@ -53,8 +53,8 @@ fn asked(service: &Service) -> String {
     let config = &service.config.model;
     match (&service.system.model, config.provider) {
         (Some(oracle), _) => format!("{oracle}, {}", config.name),
-        (None, Provider::None) => "none: verdicts are only handed in".to_owned(),
-        (None, _) => format!("{}: it has no key, so no verdicts are made", config.name),
+        (None, Provider::None) => "none: verdicts are only submitted".to_owned(),
+        (None, _) => format!("{}: it has no key, so no verdicts are generated", config.name),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A connection whose peer must go on reading.
+//! A connection whose client must keep reading.
 
 use oracled_actors::platform::clock::stopwatch;
 use std::io::{self, ErrorKind, IoSlice};
@@ -9,25 +9,25 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The time that a client may leave its answer unread while memory for answers is short.
+/// Time that a client may leave its answer unread while memory for answers is short.
 const UNREAD_WHEN_SHORT: Duration = Duration::from_secs(2);
-/// The bytes that a client must read to regain one second. A client that reads a few bytes at a time runs out of time, too.
+/// Bytes that a client must read to regain one second. So a client that reads a few bytes at a time also runs out of time.
 const BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
-/// The interval at which a stalled answer is checked.
+/// Interval at which a stalled answer is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Returns whether clients wait for memory that unread answers hold.
+/// Returns whether requests wait for memory that unread answers hold.
 pub type IsShort = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A stream that ends with an error where its peer takes nothing of what is written to it for so long. Without
-/// that, whoever never reads the answer keeps a connection, and the answer in memory, for as long as it likes.
+/// A stream that fails if its client reads nothing for `bound`. Without this limit, a client that never reads its answer
+/// would hold a connection and the answer in memory without end.
 pub(super) struct BoundedWrites<S> {
     stream: S,
     bound: Duration,
     is_short: IsShort,
-    /// The time that answers were unread, less the time regained for bytes that were read.
+    /// Time that answers were unread, less the time regained for bytes that were read.
     unread: Duration,
-    /// Runs while the peer takes nothing.
+    /// Set while the client reads nothing.
     stalled: Option<Stall>,
 }
 
@@ -154,7 +154,7 @@ mod tests {
         let (took, all) = written(100_000, 100, Duration::from_millis(100), true).await;
         assert!(!all && took < Duration::from_secs(4), "{took:?}");
         let (_, all) = written(100_000, 100, Duration::from_millis(100), false).await;
-        assert!(all, "it is slow, and nobody waits");
+        assert!(all, "it is slow, and no request waits for memory");
         let (_, all) = written(10_000_000, 1024, Duration::from_micros(500), true).await;
         assert!(all, "it is fast enough");
     }

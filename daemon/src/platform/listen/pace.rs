@@ -4,11 +4,11 @@ use oracled_actors::platform::clock::stopwatch;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The most connections accepted in each [`INTERVAL`]. A client can open and close tens of thousands of connections a second;
-/// accepting all of them takes a whole processor. Connections beyond this rate wait in the kernel's backlog. If the backlog is
-/// full, a blocking `connect` waits, and a non-blocking one fails with `EAGAIN`.
+/// Maximum number of connections accepted in each [`INTERVAL`]. A client can open and close tens of thousands of connections
+/// a second; accepting all of them takes a whole processor. Connections beyond this rate wait in the kernel's backlog. If
+/// the backlog is full, a blocking `connect` waits, and a non-blocking one fails with `EAGAIN`.
 const BATCH: u32 = 16;
-/// The time in which at most [`BATCH`] connections are accepted.
+/// Time in which at most [`BATCH`] connections are accepted.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Limits the rate of accepted connections.
@@ -44,7 +44,7 @@ mod tests {
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_is_accepted_one_batch_each_interval() {
+    async fn connection_flood_is_accepted_one_batch_each_interval() {
         let (mut pace, began) = (AcceptPace::new(), stopwatch());
         for batch in 1..=10 {
             for _ in 1..BATCH {

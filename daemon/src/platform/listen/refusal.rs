@@ -11,10 +11,10 @@ use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The most refusals written at a time. Each holds a file descriptor for up to [`FAREWELL`]; without the limit a flood of
-/// connections would use up the store's descriptors.
+/// Maximum number of refusals written at a time. Each holds a file descriptor for up to [`FAREWELL`]; without the limit a
+/// flood of connections would use up the store's descriptors.
 pub(crate) const REFUSALS_MAX: usize = 32;
-/// The longest time that a connection over the limit stays open for its refusal.
+/// Maximum time that a connection over the limit stays open for its refusal.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Refuses connections of one socket.

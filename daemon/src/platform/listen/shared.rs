@@ -90,7 +90,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
-    async fn client_that_only_finished_sending_is_still_there() {
+    async fn client_that_only_finished_sending_counts_as_connected() {
         let (stream, mut client) = UnixStream::pair().expect("a pair");
         let mut shared = SharedStream::new(stream);
         assert!(shared.has_client());

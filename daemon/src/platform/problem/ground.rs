@@ -88,7 +88,7 @@ impl From<QueryError> for Problem {
 }
 
 impl Problem {
-    /// A query that fails. `detail` may say more than the error.
+    /// The problem of a failed query. `detail` may contain more than the error.
     fn of_query(error: QueryError, detail: String) -> Self {
         let code = match error {
             QueryError::SourceUnknown(_) => ProblemCode::SourceUnknown,

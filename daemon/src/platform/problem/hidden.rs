@@ -1,15 +1,15 @@
-//! Answers do not tell where the state directory is; the service log does.
+//! Removes the path of the state directory from answers. The service log keeps the path.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// What stands in an answer for the path of the state directory.
+/// The replacement for the path of the state directory.
 const STATE_DIR: &str = "<state_dir>";
 static PATH: OnceLock<String> = OnceLock::new();
 
-/// Has all answers of this process leave out this path.
+/// Sets the path that all answers of this process leave out.
 pub fn hide_state_dir(dir: &Path) {
-    // a second daemon in one process is a test's
+    // only a test starts a second daemon in one process
     drop(PATH.set(dir.display().to_string()));
 }
 
@@ -31,7 +31,7 @@ mod tests {
     use oracled_store::StoreError;
 
     #[test]
-    fn answer_does_not_tell_the_path_of_the_state_directory() {
+    fn answer_does_not_contain_the_path_of_the_state_directory() {
         let dir = Path::new("/var/lib/oracled-hidden");
         hide_state_dir(dir);
         let source = || std::io::Error::other("no");

@@ -62,7 +62,7 @@ impl From<SteerError> for Problem {
     }
 }
 
-/// `?` passes errors by value.
+/// Implements `From` for errors by value, which `?` needs.
 macro_rules! by_value {
     ($($error:ty),*) => {$(
         impl From<$error> for $crate::platform::problem::Problem {

@@ -12,14 +12,14 @@ use oracled_actors::verdict::regen::Failed;
 use oracled_domain::SessionId;
 
 impl Problem {
-    /// The verdict of `session_id` could not be made.
+    /// The verdict of `session_id` could not be generated.
     #[must_use]
     pub fn not_made(session_id: &SessionId, failed: &Failed) -> Self {
         let (code, retry_after) = match failed {
             Failed::SessionUnknown => return Self::session_unknown(session_id),
             Failed::DeliveredAlready => {
                 let detail = format!(
-                    "the verdict of session {session_id} was delivered already; read it by GET \
+                    "the verdict of session {session_id} is already delivered; read it by GET \
                      /v1/verdicts/{session_id}"
                 );
                 return Self::new(ProblemCode::DeliveredAlready, detail);
@@ -30,7 +30,7 @@ impl Problem {
                 let wait_s = wait.as_secs_f64().ceil();
                 let problem = if let Limited::Session { .. } = limited {
                     let detail = format!(
-                        "the verdict of session {session_id} may be made again in {wait_s} s: {limited}"
+                        "the verdict of session {session_id} can be regenerated in {wait_s} s: {limited}"
                     );
                     Self::new(ProblemCode::RegenRateLimited, detail)
                 } else {
@@ -100,9 +100,8 @@ impl From<OutboxError> for Problem {
                 Self::new(ProblemCode::MailUnknown, format!("no mail {mail_id} is in the outbox"))
             }
             OutboxError::InFlight(mail_id) => {
-                let detail = format!(
-                    "mail {mail_id} is being sent right now, or changed by another request; try again"
-                );
+                let detail =
+                    format!("mail {mail_id} is being sent, or changed by another request; try again");
                 Self::new(ProblemCode::MailInFlight, detail)
             }
             OutboxError::Store(error) => error.into(),

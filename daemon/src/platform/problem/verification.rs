@@ -13,7 +13,7 @@ impl From<VerifyError> for Problem {
 }
 
 impl Problem {
-    /// A verification that fails. `detail` may say more than the error.
+    /// The problem of a failed verification. `detail` may contain more than the error.
     pub(super) fn of_verification(error: VerifyError, detail: String) -> Self {
         let code = match error {
             VerifyError::WorkflowUnknown(_) => ProblemCode::WorkflowUnknown,

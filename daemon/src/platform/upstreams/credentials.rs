@@ -1,4 +1,4 @@
-//! What pipelines and live sources are shown of who the daemon is, as the configuration has it.
+//! The configured credentials of pipelines and live sources.
 
 use crate::platform::config::{
     Config, ConfigError, Credential as Configured, Proof, SecretFrom, is_cleartext, shown_url,
@@ -9,10 +9,10 @@ use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// The credential of each for which `table` of the configuration has one.
+/// The credentials in `table` of the configuration, by pipeline or source.
 ///
 /// # Errors
-/// Where a secret is not there, or cannot be used.
+/// If a secret is missing or cannot be used.
 pub(super) fn credentials<K: Ord + Clone + Display>(
     table: &str,
     configured: &BTreeMap<K, Configured>,
@@ -24,7 +24,7 @@ pub(super) fn credentials<K: Ord + Clone + Display>(
     configured.iter().map(read).collect()
 }
 
-/// What stands under `of` in the configuration.
+/// The credential at the key `of` of the configuration.
 fn credential(of: &str, proof: &Proof) -> Result<Credential, ConfigError> {
     let key = match proof {
         Proof::ApiKey { header, key } => Credential::api_key(header, secret(of, "key", key)?),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_read_and_what_cannot_be_used_is_named_and_not_shown() {
+    fn unusable_credential_is_reported_by_key_without_its_secret() {
         let (_kept, path) = file("s3cret\n");
         let key = SecretFrom::File(path.clone());
         let good = Proof::ApiKey { header: "X-Key".into(), key: key.clone() };
@@ -119,7 +119,7 @@ mod tests {
         );
         let (_kept, two) = file("s3cret\nand more");
         let error = refused(Proof::Token(SecretFrom::File(two)));
-        assert!(error.contains("a key is made of visible ASCII") && !error.contains("s3cret"), "{error}");
+        assert!(error.contains("visible ASCII characters") && !error.contains("s3cret"), "{error}");
         let error = refused(Proof::Token(SecretFrom::File("/no/such".into())));
         assert!(
             error.contains("`ingestion.credentials.wb.token_file`: ") && !error.contains("/no/such"),

@@ -1,4 +1,4 @@
-//! The mail service, as the configuration has it.
+//! The client of the configured mail service.
 
 use crate::platform::config::{ConfigError, Mail, MailTransport, is_cleartext, is_local, shown_url};
 use crate::platform::secret::secret;
@@ -8,10 +8,10 @@ use oracled_actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpS
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The mail service that `config` names, if it names one. Nothing is connected to yet.
+/// The configured mail service, if there is one. No connection is opened yet.
 ///
 /// # Errors
-/// Where an address, a password or a file cannot be used.
+/// If an address, a password or a file cannot be used.
 pub(super) fn service(config: &Mail, clock: &Clock) -> Result<Option<Arc<dyn MailService>>, ConfigError> {
     let hard_timeout = Duration::from_millis(config.hard_timeout_ms);
     match config.transport {
@@ -36,7 +36,7 @@ pub(super) fn service(config: &Mail, clock: &Clock) -> Result<Option<Arc<dyn Mai
     }
 }
 
-/// The fault, where mail or the password for it would cross a network in clear text.
+/// The error if mail or its password would cross a network in clear text.
 pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
     let host = config.smtp_host.as_deref().unwrap_or_default();
     let by_smtp = config.tls(host) == SmtpTls::None && !is_local(host);
@@ -59,14 +59,14 @@ pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
     Some(ConfigError::Cleartext { key: key.to_owned(), given, what, remedy })
 }
 
-/// User and password, where the server wants them.
+/// User and password, if the server requires them.
 fn login(config: &Mail) -> Result<Option<(String, secrecy::SecretString)>, ConfigError> {
     let Some(user) = config.smtp_user.clone() else { return Ok(None) };
     match secret("smtp-password", "mail.password_file", config.password_file.as_deref(), "SMTP_PASSWORD")? {
         Some(password) => Ok(Some((user, password))),
         None => Err(ConfigError::NotUnderstood(
-            "`mail.smtp_user` is set, and there is no password: neither systemd's credential oracled_smtp-password, \
-             nor `mail.password_file`, nor the variable SMTP_PASSWORD"
+            "`mail.smtp_user` is set without a password; set systemd's credential oracled_smtp-password, \
+             `mail.password_file` or the variable SMTP_PASSWORD"
                 .into(),
         )),
     }

@@ -1,4 +1,4 @@
-//! `/v1/rules`: Oracle-A. Checks text against facts.
+//! `/v1/rules`: Oracle-A, which checks text against facts.
 
 mod batch;
 
@@ -20,7 +20,7 @@ use oracled_domain::rules::RuleId;
 use std::sync::Arc;
 use strum::VariantArray;
 
-/// The rules that there are, and what is configured of them.
+/// The registered rules, and their configuration.
 #[utoipa::path(
     get,
     path = "/v1/rules",
@@ -36,20 +36,20 @@ pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
     Json(RulesResponse { rules, unsupported_max: settings.unsupported_max })
 }
 
-/// Checks a text against facts, and logs what came of it.
+/// Checks a text against facts, and logs the evaluation.
 ///
 /// # Errors
-/// A [`Problem`] where the request cannot be read, or the evaluation not logged.
+/// A [`Problem`] if the request is invalid, or the evaluation cannot be logged.
 #[utoipa::path(
     post,
     path = "/v1/rules/evaluate",
     request_body = EvaluateRequest,
     responses(
-        (status = 200, description = "The evaluation, as canonical JSON, whatever its verdict", body = Object),
-        (status = 409, description = "`facts_unavailable`, `source_silent`: a source of `facts_from` gives no facts", body = ProblemDocument),
-        (status = 503, description = "`source_stale`: what a source of `facts_from` says is too old", body = ProblemDocument),
-        (status = "4XX", description = "The request is refused", body = ProblemDocument),
-        (status = "5XX", description = "Nothing could be evaluated for now", body = ProblemDocument),
+        (status = 200, description = "The evaluation, as canonical JSON, with any verdict", body = Object),
+        (status = 409, description = "`facts_unavailable`, `source_silent`: a source of `facts_from` returns no facts", body = ProblemDocument),
+        (status = 503, description = "`source_stale`: the data of a source of `facts_from` is too old", body = ProblemDocument),
+        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
+        (status = "5XX", description = "The text cannot be evaluated now", body = ProblemDocument),
     ),
 )]
 pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {

@@ -1,5 +1,5 @@
-//! `/cache/{session_id}`: the same cache under the paths of the service that oracled replaces. What is written
-//! here passes the gate like everything else.
+//! `/cache/{session_id}`: the same cache under the paths of the service that oracled replaces. Writes pass the gate like all
+//! other verdicts.
 
 use super::verdicts::deliver;
 use crate::platform::api::held::document;
@@ -15,22 +15,22 @@ use oracled_api::verdict::CacheRequest;
 use oracled_domain::GatePath;
 use std::sync::Arc;
 
-/// Writes a verdict to the cache, if it passes.
+/// Writes a verdict to the cache if it passes the gate.
 ///
 /// # Errors
-/// A [`Problem`] where nothing was written.
+/// A [`Problem`] if no verdict was written.
 #[utoipa::path(
     post,
     path = "/cache/{session_id}",
     params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
     request_body = CacheRequest,
     responses(
-        (status = 201, description = "It passed and is cached", body = Object),
-        (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
+        (status = 201, description = "The verdict passed and is cached", body = Object),
+        (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = Object),
         (status = 409, description = "`session_mismatch`: another tier, query or owner", body = ProblemDocument),
         (status = 422, description = "`crosscheck_rejected`, with the decision", body = ProblemDocument),
-        (status = "4XX", description = "The request is refused", body = ProblemDocument),
-        (status = "5XX", description = "Nothing is cached for now", body = ProblemDocument),
+        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
+        (status = "5XX", description = "The verdict cannot be cached now", body = ProblemDocument),
     ),
 )]
 pub async fn post(
@@ -53,10 +53,10 @@ pub async fn post(
     deliver(service, submission).await
 }
 
-/// Reads a cached verdict. One that is lost stays so here.
+/// Reads a cached verdict. This route does not regenerate a lost verdict.
 ///
 /// # Errors
-/// A [`Problem`], `verdict_not_cached` above all.
+/// A [`Problem`], usually `verdict_not_cached`.
 #[utoipa::path(
     get,
     path = "/cache/{session_id}",
@@ -64,7 +64,7 @@ pub async fn post(
     responses(
         (status = 200, description = "The verdict as it was delivered", body = Object),
         (status = 404, description = "`verdict_not_cached`", body = ProblemDocument),
-        (status = "5XX", description = "It cannot be read for now", body = ProblemDocument),
+        (status = "5XX", description = "The verdict cannot be read now", body = ProblemDocument),
     ),
 )]
 pub async fn get(

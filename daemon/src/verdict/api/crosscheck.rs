@@ -1,4 +1,4 @@
-//! `POST /v1/crosscheck`: judges a verdict, logs the judgement, and delivers nothing.
+//! `POST /v1/crosscheck`: judges a verdict and logs the judgement, without delivery.
 
 use crate::platform::api::request::{self, JsonBody};
 use crate::platform::problem::{Problem, ProblemDocument};
@@ -15,15 +15,15 @@ use std::sync::Arc;
 /// Judges a verdict.
 ///
 /// # Errors
-/// A [`Problem`] where the request cannot be read, or the judgement not logged.
+/// A [`Problem`] if the request is invalid, or the judgement cannot be logged.
 #[utoipa::path(
     post,
     path = "/v1/crosscheck",
     request_body = CrosscheckRequest,
     responses(
         (status = 200, description = "The decision, approved or not", body = Object),
-        (status = "4XX", description = "The request is refused", body = ProblemDocument),
-        (status = "5XX", description = "Nothing could be judged for now", body = ProblemDocument),
+        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
+        (status = "5XX", description = "The verdict cannot be judged now", body = ProblemDocument),
     ),
 )]
 pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Json<Decision>, Problem> {

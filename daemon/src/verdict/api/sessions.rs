@@ -1,4 +1,4 @@
-//! `/v1/sessions/{session_id}`: tells of a session what a later read will need to have its verdict made again.
+//! `/v1/sessions/{session_id}`: registers a session so that a lost verdict can be regenerated.
 
 use crate::platform::api::request::{self, JsonBody, SessionInPath};
 use crate::platform::problem::{Problem, ProblemDocument};
@@ -11,21 +11,21 @@ use oracled_api::verdict::KnownSession;
 use oracled_api::verdict::RegisterSessionRequest;
 use std::sync::Arc;
 
-/// Registers a session, or tells more of one.
+/// Registers a session, or adds data to a registered one.
 ///
 /// # Errors
-/// A [`Problem`]; `session_mismatch` where the session is known as something else.
+/// A [`Problem`]; `session_mismatch` if the session is known with other data.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session_id}",
     params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
     request_body = RegisterSessionRequest,
     responses(
-        (status = 201, description = "It is new, and durable", body = KnownSession),
-        (status = 200, description = "It was known, and is as it is told now", body = KnownSession),
+        (status = 201, description = "The session is new, and durable", body = KnownSession),
+        (status = 200, description = "The session was known; its current data", body = KnownSession),
         (status = 409, description = "`session_mismatch`: another tier, query, original verdict or owner", body = ProblemDocument),
-        (status = "4XX", description = "The request is refused", body = ProblemDocument),
-        (status = "5XX", description = "Nothing is registered for now", body = ProblemDocument),
+        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
+        (status = "5XX", description = "The session cannot be registered now", body = ProblemDocument),
     ),
 )]
 pub async fn put(

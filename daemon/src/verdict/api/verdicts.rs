@@ -1,4 +1,4 @@
-//! `/v1/verdicts/{session_id}`: hands a verdict in for delivery, and reads it back.
+//! `/v1/verdicts/{session_id}`: submits a verdict for delivery, and reads it back.
 
 use crate::platform::api::held::document;
 use crate::platform::api::request::{self, Gathered, JsonBody, SessionInPath, Wanted};
@@ -21,27 +21,27 @@ use oracled_domain::{Decision, GatePath, SessionId};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Says whether a verdict that was read lay in the cache.
+/// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-/// Judges a verdict and, if it passes, delivers it. Without one, the model is asked for it first.
+/// Judges a verdict and delivers it if it passes. If the request has no verdict, the model generates it first.
 ///
 /// # Errors
-/// A [`Problem`] where nothing was delivered.
+/// A [`Problem`] if no verdict was delivered.
 #[utoipa::path(
     post,
     path = "/v1/verdicts/{session_id}",
     params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
     request_body = SubmitRequest,
     responses(
-        (status = 201, description = "It passed, is durable, and may be delivered", body = Object),
-        (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
-        (status = 409, description = "`session_mismatch`: another tier, query or owner; `delivered_already`; `facts_unavailable`, `source_silent`: a source of `facts_from` gives no facts", body = ProblemDocument),
+        (status = 201, description = "The verdict passed, is durable, and may be delivered", body = Object),
+        (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = Object),
+        (status = 409, description = "`session_mismatch`: another tier, query or owner; `delivered_already`; `facts_unavailable`, `source_silent`: a source of `facts_from` returns no facts", body = ProblemDocument),
         (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation", body = ProblemDocument),
-        (status = 502, description = "`model_refused`; `model_refused_request`: the same request is refused again", body = ProblemDocument),
+        (status = 502, description = "`model_refused`; `model_refused_request`: the same request would be refused again", body = ProblemDocument),
         (status = 504, description = "`model_timeout`", body = ProblemDocument),
-        (status = "4XX", description = "The request is refused", body = ProblemDocument),
-        (status = "5XX", description = "Nothing is delivered for now", body = ProblemDocument),
+        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
+        (status = "5XX", description = "The verdict cannot be delivered now", body = ProblemDocument),
     ),
 )]
 pub async fn post(
@@ -73,11 +73,11 @@ pub async fn post(
     if is_made { generate(service, submission).await } else { deliver(service, submission).await }
 }
 
-/// The answer to whoever hands in a verdict for a session that has its own: that one stands, whatever its sources say by now, or
-/// whether they answer at all. Nothing where none was delivered, or it is lost.
+/// The answer to a submission for a session that already has a verdict: that verdict, whatever the current facts of its
+/// sources are, and even if they do not answer. `None` if no verdict was delivered, or it is lost.
 async fn delivered_before(service: &Service, submission: &Submission) -> Result<Option<Response>, Problem> {
     let session = service.system.store.session(&submission.session_id)?;
-    // one that was only read so far is not delivered without the facts that are asked for
+    // a verdict that was only read so far is not delivered without the requested facts
     if session.is_none_or(|(session, _)| session.delivered_sha256.is_none()) {
         return Ok(None);
     }
@@ -100,23 +100,23 @@ async fn generate(service: Arc<Service>, submission: Submission) -> Result<Respo
     }
 }
 
-/// Reads the verdict of a session: from the cache, or made anew where it is lost and the session is known.
+/// Reads the verdict of a session from the cache. If the verdict is lost and the session is known, it is regenerated.
 ///
 /// # Errors
-/// A [`Problem`], `session_unknown` above all.
+/// A [`Problem`], usually `session_unknown`.
 #[utoipa::path(
     get,
     path = "/v1/verdicts/{session_id}",
     params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
     responses(
-        (status = 200, description = "The verdict: `X-Cache: HIT` as it was delivered, `MISS` made anew, with `divergence_level`", body = Object),
-        (status = 404, description = "`session_unknown`; `verdict_not_cached` where there is no model", body = ProblemDocument),
+        (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", body = Object),
+        (status = 404, description = "`session_unknown`; `verdict_not_cached` without a model", body = ProblemDocument),
         (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation; each with `Retry-After`", body = ProblemDocument),
         (status = 429, description = "`regen_rate_limited`, with `Retry-After`", body = ProblemDocument),
-        (status = 502, description = "`model_refused`, with `Retry-After`; `model_refused_request`: the same request is refused again", body = ProblemDocument),
+        (status = 502, description = "`model_refused`, with `Retry-After`; `model_refused_request`: the same request would be refused again", body = ProblemDocument),
         (status = 503, description = "`model_unavailable`, `model_busy`, each with `Retry-After`", body = ProblemDocument),
         (status = 504, description = "`model_timeout`", body = ProblemDocument),
-        (status = "5XX", description = "It cannot be read for now", body = ProblemDocument),
+        (status = "5XX", description = "The verdict cannot be read now", body = ProblemDocument),
     ),
 )]
 pub async fn get(
@@ -127,7 +127,7 @@ pub async fn get(
     let found = service.system.cache.ask(Read(session_id.clone())).await??;
     let (cached, came_from) = match found {
         Some(cached) => (cached, "HIT"),
-        // whoever asks for the head alone does not want it made
+        // a HEAD request does not start a regeneration
         None if method == Method::HEAD => return Err(Problem::verdict_not_cached(session_id.to_string())),
         None if service.draining() => return Err(Problem::draining()),
         None => {
@@ -135,7 +135,7 @@ pub async fn get(
             if matches!(&landed, Err(failed) if matches!(**failed, Failed::NoModel)) {
                 return Err(Problem::verdict_not_cached(session_id.to_string()));
             }
-            // another flight may have landed a moment ago
+            // another regeneration may have just finished
             let came_from = if matches!(landed, Ok(SubmissionOutcome::Replayed(_))) { "HIT" } else { "MISS" };
             let outcome = landed.map_err(|failed| Problem::not_made(&session_id, &failed))?;
             (verdict_of(&service, &session_id, outcome)?, came_from)
@@ -146,18 +146,18 @@ pub async fn get(
     Ok(response)
 }
 
-/// Why nothing can be made here, and what to do about it.
+/// The reason why no verdict can be generated, and the remedy.
 fn no_model(service: &Service) -> Problem {
     let cause = match service.config.model.provider {
         Provider::None => {
-            "no model is configured: hand in `verdict` or `raw`, or configure `model.provider`".to_owned()
+            "no model is configured; send `verdict` or `raw`, or configure `model.provider`".to_owned()
         }
-        _ => "the model has no key: see `model.api_key_file`".to_owned(),
+        _ => "the model has no key; see `model.api_key_file`".to_owned(),
     };
     Problem::new(ProblemCode::ModelUnavailable, cause)
 }
 
-/// The verdict of an outcome that has one.
+/// The verdict of an outcome, or the problem if it has none.
 fn verdict_of(
     service: &Service,
     session_id: &SessionId,
@@ -195,8 +195,8 @@ fn delivered(
     })
 }
 
-/// What submitting and writing to the cache have in common: nothing is judged if the session has its verdict already; otherwise
-/// the gate decides.
+/// The common part of submitting and writing to the cache: if the session already has a verdict, no verdict is judged;
+/// otherwise the gate decides.
 pub(crate) async fn deliver(service: Arc<Service>, mut submission: Submission) -> Result<Response, Problem> {
     let session_id = submission.session_id.clone();
     let (crosscheck, cache) = (service.system.crosscheck.clone(), service.system.cache.clone());
@@ -206,7 +206,7 @@ pub(crate) async fn deliver(service: Arc<Service>, mut submission: Submission) -
             Known::Cached(cached) => Ok(SubmissionOutcome::Replayed(cached)),
             Known::Mismatch(what) => Ok(SubmissionOutcome::Mismatch(what)),
             Known::Nothing(check) => {
-                // a verdict that replaces a lost one passes the gate that the first one passed
+                // a verdict that replaces a lost one must pass the same gate as the first one
                 let check = submission.check.or(check);
                 Ok(crosscheck.ask(Judge(Submission { payload, check, ..submission })).await??)
             }

@@ -1,4 +1,4 @@
-//! `GET /v1/divergence`: how often which verdict was regenerated as which, as the log tells.
+//! `GET /v1/divergence`: how often each verdict was regenerated as which other, counted from the log.
 
 use crate::platform::api::request::QueryParams;
 use crate::platform::problem::Problem;
@@ -14,13 +14,13 @@ use oracled_domain::{Event, EventKind};
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
 
-/// So many entries are read at a time.
+/// Number of entries that are read at a time.
 const AT_ONCE: usize = 1000;
 
-/// The table.
+/// The table of divergences.
 ///
 /// # Errors
-/// `InvalidRequest` where the question is not understood.
+/// `InvalidRequest` if a parameter is invalid.
 pub async fn get(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<DivergenceParams>,

@@ -1,4 +1,4 @@
-//! `/v1/outbox`: the mails that are to be sent, and dead letters.
+//! `/v1/outbox`: queued mails, and dead letters.
 
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::request::QueryParams;
@@ -15,10 +15,10 @@ use oracled_domain::Peer;
 use oracled_domain::verdict::mail::Standing;
 use std::sync::Arc;
 
-/// The mails asked for.
+/// The requested mails.
 ///
 /// # Errors
-/// `InvalidRequest` where the question is not understood.
+/// `InvalidRequest` if a parameter is invalid.
 pub async fn get(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<OutboxParams>,
@@ -29,10 +29,10 @@ pub async fn get(
     Ok(Json(Page::of(mails, *limit, |mail| mail.mail_id.to_string())))
 }
 
-/// Has a mail tried anew. Answers where it stands.
+/// Queues a mail for another attempt. Returns its state.
 ///
 /// # Errors
-/// `MailUnknown`, `MailInFlight`; where the audit entry cannot be committed, and then nothing changes.
+/// `MailUnknown`, `MailInFlight`. If the audit entry cannot be committed, nothing changes.
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -45,10 +45,10 @@ pub async fn post(
     act(async move { Ok(Json(notifier.ask(Requeue { mail_id, peer }).await??)) }).await
 }
 
-/// Takes a mail out unsent. Answers where it stood.
+/// Removes a mail without sending it. Returns its last state.
 ///
 /// # Errors
-/// `MailUnknown`, `MailInFlight`; where the audit entry cannot be committed, and then nothing changes.
+/// `MailUnknown`, `MailInFlight`. If the audit entry cannot be committed, nothing changes.
 pub async fn delete(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

@@ -10,10 +10,10 @@ use oracled_api::verdict::PurgeResponse;
 use oracled_domain::Peer;
 use std::sync::Arc;
 
-/// Removes it. Its session stays.
+/// Removes the cached verdict. Its session stays.
 ///
 /// # Errors
-/// `VerdictNotCached` where there is none.
+/// `VerdictNotCached` if no verdict is cached.
 pub async fn delete(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

@@ -1,4 +1,4 @@
-//! `/v1/sessions/{session_id}`: show, correct or remove one session.
+//! `/v1/sessions/{session_id}`: shows, corrects or removes one session.
 
 use crate::platform::api::request::{self, JsonBody, SessionInPath};
 use crate::platform::problem::Problem;
@@ -31,7 +31,7 @@ pub async fn get(
 /// Corrects a session.
 ///
 /// # Errors
-/// `SessionUnknown`; `SessionMismatch` where the original verdict was delivered by oracled.
+/// `SessionUnknown`; `SessionMismatch` if oracled itself delivered the original verdict.
 pub async fn patch(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -72,10 +72,10 @@ fn queued_mails(service: &Service, session_id: &SessionId) -> Result<Vec<MailId>
     Ok(mails)
 }
 
-/// Removes a session with its cached verdict and its queued mail; the answer shows it as it was.
+/// Removes a session with its cached verdict and its queued mail. Returns its last state.
 ///
 /// # Errors
-/// `SessionUnknown`; `MailInFlight` where one of its mails is being sent.
+/// `SessionUnknown`; `MailInFlight` if one of its mails is being sent.
 pub async fn delete(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

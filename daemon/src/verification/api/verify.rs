@@ -1,4 +1,4 @@
-//! `/v1/verify`: what registered sources come to about one thing, and whether that may be told (RFC-0002, Part II).
+//! `/v1/verify`: verifies values of an entity with registered sources (RFC-0002, Part II).
 
 use crate::platform::api::held::document;
 use crate::platform::api::request::JsonBody;
@@ -17,20 +17,20 @@ use oracled_store::Store;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Puts a question to the sources of a workflow. The envelope is in the log before it is answered; only where its `kind` is
-/// `authoritative` have its axes values.
+/// Verifies values with the sources of a workflow. The envelope is logged before it is returned. Its axes have values only
+/// if its `kind` is `authoritative`.
 ///
 /// # Errors
-/// A [`Problem`] where there is no envelope: nothing was decided.
+/// A [`Problem`] if there is no envelope, because no decision was made.
 #[utoipa::path(
     post,
     path = "/v1/verify",
     request_body = VerifyRequest,
     responses(
-        (status = 200, description = "The envelope, of whatever `kind`; `Retry-After` where it says when to ask again", body = Envelope),
-        (status = 202, description = "An envelope of kind `provisional`: the decision will be at `Location`", body = Envelope),
-        (status = "4XX", description = "The request is refused", body = ProblemDocument),
-        (status = "5XX", description = "Nothing can be decided for now", body = ProblemDocument),
+        (status = 200, description = "The envelope, of any `kind`; with `Retry-After` if a retry may help", body = Envelope),
+        (status = 202, description = "An envelope of kind `provisional`: `Location` has the path of the pending decision", body = Envelope),
+        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
+        (status = "5XX", description = "No decision can be made now", body = ProblemDocument),
     ),
 )]
 pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
@@ -40,34 +40,34 @@ pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result
     Ok(answer(&*envelope.await?))
 }
 
-/// The envelope of the latest decision that was taken under an execution id, as the log has it.
+/// The envelope of the latest decision with this execution id, from the log.
 ///
 /// # Errors
-/// `execution_unknown`; `decision_altered` where the log holds another one than was told.
+/// `execution_unknown`; `decision_altered` if the logged envelope differs from the one that was returned.
 #[utoipa::path(
     get,
     path = "/v1/verify/{execution_id}",
-    params(("execution_id" = String, Path, description = "As the envelope has it")),
+    params(("execution_id" = String, Path, description = "The execution id of the envelope")),
     responses(
-        (status = 200, description = "The envelope, to the byte as it was answered", body = Envelope),
-        (status = 202, description = "The decision is still to be taken: the `provisional` envelope", body = Envelope),
-        (status = "4XX", description = "There is no such decision", body = ProblemDocument),
-        (status = "5XX", description = "It cannot be told", body = ProblemDocument),
+        (status = 200, description = "The envelope, byte for byte as it was returned", body = Envelope),
+        (status = 202, description = "The decision is pending: the `provisional` envelope", body = Envelope),
+        (status = "4XX", description = "The decision does not exist", body = ProblemDocument),
+        (status = "5XX", description = "The decision cannot be returned", body = ProblemDocument),
     ),
 )]
 pub async fn get(
     State(service): State<Arc<Service>>,
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
-    // escapes that are no UTF-8
+    // the path has escapes that are not UTF-8
     let Path(execution_id) =
         execution_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
     let latest = decisions(&service.system.store, execution_id).await?.pop();
-    let latest = latest.expect("where there is none that is an error");
+    let latest = latest.expect("`decisions` returns at least one");
     Ok(answer(latest.told()?))
 }
 
-/// What the log holds of an execution: at least one decision, the first one first.
+/// The logged decisions of an execution: at least one, the first one first.
 ///
 /// # Errors
 /// `execution_unknown`.
@@ -83,7 +83,7 @@ pub(crate) async fn decisions(
     if decisions.is_empty() { Err(Problem::execution_unknown(told)) } else { Ok(decisions) }
 }
 
-/// An envelope, to the byte, with what HTTP has to say of it.
+/// An envelope, byte for byte, with its HTTP status and headers.
 fn answer(envelope: &Envelope) -> Response {
     let is_provisional = envelope.kind == EnvelopeKind::Provisional;
     let status = if is_provisional { StatusCode::ACCEPTED } else { StatusCode::OK };
@@ -95,7 +95,7 @@ fn answer(envelope: &Envelope) -> Response {
     }
     let after_ms = envelope.retry.as_ref().and_then(|retry| retry.after_ms);
     if let Some(after_ms) = after_ms {
-        // a wait of 200 ms is over in 1 s, not in 0
+        // a wait of 200 ms is rounded up to 1 s
         headers.insert(RETRY_AFTER, after_ms.div_ceil(1000).into());
     }
     response

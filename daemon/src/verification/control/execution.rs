@@ -1,4 +1,4 @@
-//! `GET /v1/executions/{execution_id}`: what was decided of one question, over what, out of the log alone.
+//! `GET /v1/executions/{execution_id}`: the decisions of one question with their inputs, from the log only.
 
 use crate::platform::control::order::named;
 use crate::platform::problem::Problem;
@@ -10,10 +10,10 @@ use axum::extract::{Path, State};
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
 use std::sync::Arc;
 
-/// The decisions of an execution, each as it was told, and taken again.
+/// The decisions of an execution, each as it was returned, and whether it can be reproduced.
 ///
 /// # Errors
-/// `ExecutionUnknown`; `DecisionAltered` where the log holds another envelope than was told.
+/// `ExecutionUnknown`; `DecisionAltered` if the logged envelope differs from the one that was returned.
 pub async fn get(
     State(service): State<Arc<Service>>,
     execution_id: Result<Path<String>, PathRejection>,

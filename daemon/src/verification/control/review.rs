@@ -1,4 +1,4 @@
-//! `/v1/reviews`: what persons are to decide, and have decided.
+//! `/v1/reviews`: open and decided reviews.
 
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::request::QueryParams;
@@ -20,17 +20,17 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// So many are read at once: each holds all that was answered.
+/// Number of reviews read at a time; each contains all answers.
 const AT_ONCE: usize = 64;
-/// With so many bytes an answer has enough of them, and it is for the caller to go on.
+/// Length of a page in bytes after which it ends; the caller requests the next page.
 const PAGE_BYTES: usize = 8 << 20;
-/// After so many that are of other workflows it is for the caller to go on.
+/// Maximum number of reviews scanned for one page; many may belong to other workflows.
 const LOOKED_AT_MAX: usize = 10_000;
 
-/// The reviews asked for.
+/// The requested reviews.
 ///
 /// # Errors
-/// `InvalidRequest` where the question is not understood.
+/// `InvalidRequest` if a parameter is invalid.
 pub async fn list(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<ReviewsParams>,
@@ -70,7 +70,7 @@ fn page(store: &Store, params: ReviewsParams) -> Result<Page<ReviewSummary>, Sto
     Ok(Page { items: reviews, next: query.before })
 }
 
-/// A review, with all that was answered, and what became of it.
+/// A review, with all answers and its current state.
 ///
 /// # Errors
 /// `ReviewUnknown`.
@@ -86,10 +86,11 @@ pub async fn get(
     })
 }
 
-/// Resolves a review: what is decided stands above what any source says, for as long as it holds.
+/// Resolves a review: its values override all sources, as long as they are valid.
 ///
 /// # Errors
-/// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`; where the entry cannot be committed, and then nothing changes.
+/// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
+/// changes.
 pub async fn resolve(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -103,10 +104,11 @@ pub async fn resolve(
     .await
 }
 
-/// Takes back what was decided of a review: its locks end now, and the next question is decided anew.
+/// Revokes the resolution of a review: its locks end now, and the next question is decided again.
 ///
 /// # Errors
-/// `ReviewUnknown`, `ReviewNotInForce`, `ReviewDismissed`, `InvalidResolution`; where the entry cannot be committed, and then nothing changes.
+/// `ReviewUnknown`, `ReviewNotInForce`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
+/// changes.
 pub async fn revoke(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -120,11 +122,11 @@ pub async fn revoke(
     .await
 }
 
-/// Closes a review without deciding anything: the next question is decided anew, and may open another.
+/// Dismisses a review without a decision: the next question is decided again, and may open another review.
 ///
 /// # Errors
-/// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`; where the entry cannot be committed, and then
-/// nothing changes.
+/// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
+/// changes.
 pub async fn dismiss(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -138,7 +140,7 @@ pub async fn dismiss(
     .await
 }
 
-/// The review after what the body says of it is done, though nobody waits for it any more.
+/// Runs an operator's decision to its end, even if the caller disconnects. Returns the new state of the review.
 async fn spoken_of<W, F>(
     review_id: Result<Path<String>, PathRejection>,
     body: &JsonBody,

@@ -1,4 +1,4 @@
-//! What the log keeps of a judgement.
+//! The log entry of a crosscheck.
 
 use crate::base::digest::Sha256Hex;
 use crate::verdict::crosscheck::{Judgement, Reason};
@@ -9,36 +9,36 @@ use crate::verdict::session::Query;
 use crate::verdict::tmm::{OMEGA, PHI};
 use serde::{Deserialize, Serialize};
 
-/// The seed's "Log Entry", and beside it the mapping's variables, the path and the verdict's digest.
+/// The seed's "Log Entry", with the mapping's variables, the path and the verdict's digest in addition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CrosscheckEntry {
-    /// Judged for which tier.
+    /// The tier for which the verdict was judged.
     pub tier: Tier,
     /// The first 80 Unicode scalar values of the query.
     pub query_preview: String,
-    /// The valid top-level verdict, else null.
+    /// The top-level verdict; null if it is invalid.
     pub verdict_label: Option<Label>,
-    /// C.
+    /// The coherence score C.
     pub coherence_score: f64,
-    /// Ω.
+    /// The threshold Ω.
     pub threshold: f64,
-    /// Φ.
+    /// The constant Φ.
     pub phi: f64,
-    /// Whether it passed.
+    /// Whether the verdict was approved.
     pub approved: bool,
-    /// What was found.
+    /// The flags that were found.
     pub flags: Vec<Flag>,
-    /// Why it passed or not.
+    /// The reason for the approval or the rejection.
     pub crosscheck_reason: Reason,
-    /// Total value.
+    /// The total value.
     pub v_t: f64,
-    /// Resonant value.
+    /// The resonant value.
     pub v_r: f64,
-    /// Decoherence energy.
+    /// The decoherence energy.
     pub e_d: f64,
-    /// On which path it came.
+    /// The path on which the verdict arrived.
     pub path: GatePath,
-    /// The SHA-256 of the judged text; all that is kept of a rejected one.
+    /// The SHA-256 of the judged text. The text of a rejected verdict is not stored.
     pub verdict_sha256: Sha256Hex,
 }
 

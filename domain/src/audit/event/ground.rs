@@ -1,4 +1,4 @@
-//! What happens in the ground-truth layer, for the log.
+//! The log entries of the ground-truth layer.
 
 use super::Peer;
 use crate::base::digest::Sha256Hex;
@@ -25,12 +25,12 @@ pub struct DocumentEntry {
     pub before: Option<Box<Json>>,
     /// The document.
     pub after: Box<Json>,
-    /// Who registered it.
+    /// The process that registered it.
     pub peer: Peer,
 }
 
 impl DocumentEntry {
-    /// The entry of a document in place of `before`.
+    /// The entry of the registration of `after`, which replaces `before`.
     #[must_use]
     pub fn new<D: Document>(before: Option<&D>, after: &D, peer: Peer) -> Self {
         Self {
@@ -45,154 +45,154 @@ impl DocumentEntry {
     }
 }
 
-/// A source was approved or deprecated: its entry before and after, without its versions.
+/// A source was approved or deprecated. Contains its registry entry before and after, without its versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceEntry {
-    /// Which.
+    /// The source.
     pub oracle_id: SourceId,
-    /// What was done.
+    /// The change.
     pub change: SourceChange,
-    /// Its entry before.
+    /// The registry entry before the change.
     pub before: Box<SourceRegistryEntry>,
-    /// Its entry after.
+    /// The registry entry after the change.
     pub after: Box<SourceRegistryEntry>,
-    /// By whom.
+    /// The administrator's process.
     pub peer: Peer,
 }
 
-/// What can be done to a source.
+/// A change of the status of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceChange {
-    /// It answers.
+    /// The source is approved, and answers.
     Approved,
-    /// It will cease to answer.
+    /// The source is deprecated, and will stop answering.
     Deprecated,
 }
 
-/// What a source has said was declared stale.
+/// All data of a source was marked stale.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidationEntry {
-    /// Which.
+    /// The source.
     pub oracle_id: SourceId,
-    /// What made it stale.
+    /// The cause.
     pub trigger: InvalidationCause,
-    /// What was said of it.
+    /// The details of the cause; may be empty.
     pub detail: String,
-    /// By whom; null where a run of a newer version has failed.
+    /// The process that reported it; null if a run of a newer version failed.
     pub peer: Option<Peer>,
 }
 
-/// What can make all that a source has said stale at once.
+/// A cause for marking all data of a source stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidationCause {
-    /// A message of the source.
+    /// The source sent a signal.
     UpstreamSignal,
-    /// A newer version, of which somebody tells.
+    /// A newer version exists.
     VersionChange,
-    /// An administrator's word.
+    /// An administrator decided it.
     Manual,
 }
 
-/// What a source has said was declared stale, and holds after all.
+/// Data of a source that was marked stale was confirmed as valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfirmationEntry {
-    /// Which.
+    /// The source.
     pub oracle_id: SourceId,
-    /// When it was declared stale.
+    /// The time when the data was marked stale.
     pub invalidated_at: Timestamp,
-    /// What confirms it.
+    /// The cause of the confirmation.
     pub confirmed_by: ConfirmationCause,
-    /// What was said of it.
+    /// The details of the cause; may be empty.
     pub detail: String,
-    /// By whom; null where a pull by a schedule, or a refresh, has found so.
+    /// The process that confirmed it; null if a scheduled pull or a refresh did.
     pub peer: Option<Peer>,
 }
 
-/// What can confirm that a source still says what it has said.
+/// A cause for confirming the data of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmationCause {
-    /// A pull that was begun afterwards has found the same.
+    /// A pull that started after the invalidation found no change.
     Pull,
-    /// An administrator's word.
+    /// An administrator decided it.
     Manual,
 }
 
-/// A run has begun, or ended.
+/// A run started or ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEntry {
     /// The run as it is now.
     #[serde(flatten)]
     pub run: Box<Run>,
-    /// By whom; null where it was a schedule's doing, or its own.
+    /// The process that requested it; null if a schedule, or the run itself, caused it.
     pub peer: Option<Peer>,
 }
 
 /// A payload is about to be pulled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullStartedEntry {
-    /// For which pipeline.
+    /// The pipeline.
     pub pipeline_id: PipelineId,
-    /// Who wants it: a user, `schedule` or `refresh`.
+    /// The requester: a user id, `schedule` or `refresh`.
     pub requested_by: String,
-    /// By whom; null where it is a schedule's doing, or a refresh.
+    /// The process that requested it; null for a schedule or a refresh.
     pub peer: Option<Peer>,
 }
 
-/// A payload was pulled, or there was nothing new.
+/// A payload was pulled, or the source had no new one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullEndedEntry {
-    /// For which pipeline.
+    /// The pipeline.
     pub pipeline_id: PipelineId,
-    /// Who wanted it: a user, `schedule` or `refresh`.
+    /// The requester: a user id, `schedule` or `refresh`.
     pub requested_by: String,
-    /// The run that reads it; null where the source has nothing new.
+    /// The run that reads the payload; null if the source had no new one.
     pub run_id: Option<Sha256Hex>,
-    /// By whom; null where it was a schedule's doing, or a refresh.
+    /// The process that requested it; null for a schedule or a refresh.
     pub peer: Option<Peer>,
 }
 
-/// A payload could not be pulled: there is no run.
+/// A payload could not be pulled, so there is no run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullFailedEntry {
-    /// For which pipeline.
+    /// The pipeline.
     pub pipeline_id: PipelineId,
-    /// Who wanted it: a user, `schedule` or `refresh`.
+    /// The requester: a user id, `schedule` or `refresh`.
     pub requested_by: String,
-    /// Why.
+    /// The error.
     pub cause: String,
-    /// By whom; null where it was a schedule's doing, or a refresh.
+    /// The process that requested it; null for a schedule or a refresh.
     pub peer: Option<Peer>,
 }
 
 /// Old content and raw payloads were removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PruneEntry {
-    /// Of which source.
+    /// The source.
     pub oracle_id: SourceId,
-    /// What had ceased to hold before then.
+    /// The cutoff: content whose validity ended before this time was removed.
     pub before: Timestamp,
-    /// How many versions have lost their content; their provenance stays.
+    /// The number of versions whose content was removed. Their provenance stays.
     pub versions: u64,
-    /// The payloads that were removed.
+    /// The SHA-256 of each removed payload.
     pub payloads: Vec<Sha256Hex>,
-    /// By whom.
+    /// The administrator's process.
     pub peer: Peer,
 }
 
-/// Damaged files of a source were made anew out of its payloads. What the source says is the same as before.
+/// Damaged or missing files of a source were recreated from its payloads. Its data is the same as before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebuildEntry {
-    /// Of which source.
+    /// The source.
     pub oracle_id: SourceId,
-    /// How many runs have read their payloads again.
+    /// The number of runs whose payloads were read again.
     pub runs: u64,
-    /// How often what had once been pruned was pruned again.
+    /// The number of prunings that were repeated.
     pub prunings: u64,
-    /// The files that were made anew, by their digests, which are what they were.
+    /// The digests of the recreated files, which are the same as before.
     pub files: Vec<Sha256Hex>,
-    /// By whom.
+    /// The administrator's process.
     pub peer: Peer,
 }

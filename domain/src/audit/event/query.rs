@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// One read of a source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueryEntry {
-    /// The way it was read.
+    /// The way in which the source was read.
     pub read: ReadKind,
     /// The source; absent for the change feed of all sources, and if no such record exists.
     #[serde(skip_serializing_if = "Option::is_none", default)]

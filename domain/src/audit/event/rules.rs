@@ -1,4 +1,4 @@
-//! What the log keeps of an evaluation: who came to what, and by which bytes; no text.
+//! The log entry of a rules evaluation: the result of each rule and the digests of the inputs, without text.
 
 use crate::base::digest::Sha256Hex;
 use crate::rules::sourced::{FactSource, Origin, RecordOrigin};
@@ -6,72 +6,72 @@ use crate::rules::{Evaluation, RuleId, RuleResult, Verdict};
 use crate::verdict::gate_path::GatePath;
 use serde::{Deserialize, Serialize};
 
-/// So many origins of facts are named; the rest is counted.
+/// The maximum number of listed origins; further ones are only counted.
 const ORIGINS_MAX: usize = 100;
 
 /// One evaluation of Oracle-A.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RulesEntry {
-    /// The path on which the verdict arrived; null where a text was checked by itself.
+    /// The path on which the verdict arrived; null if a text was checked without a session.
     pub path: Option<GatePath>,
-    /// What the caller called the text, if anything.
+    /// The caller's name for the text, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub case_id: Option<String>,
-    /// What all rules come to.
+    /// The overall result of all rules.
     pub verdict: Verdict,
-    /// What each of them comes to.
+    /// The result of each rule.
     pub rules: Vec<RuleEntry>,
     /// The SHA-256 of the text.
     pub candidate_sha256: Sha256Hex,
     /// The SHA-256 of the facts.
     pub facts_sha256: Sha256Hex,
-    /// Where facts come from that sources gave; none where none were asked.
+    /// The origins of facts that sources provided; absent if no source was queried.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub facts_from: Option<FactsFromEntry>,
-    /// The SHA-256 of all that the evaluation depended on.
+    /// The SHA-256 of all inputs of the evaluation.
     pub input_sha256: Sha256Hex,
-    /// The evaluation's own SHA-256.
+    /// The SHA-256 of the evaluation.
     pub evaluation_sha256: Sha256Hex,
 }
 
-/// What one rule came to.
+/// The result of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleEntry {
-    /// Which.
+    /// The rule.
     pub rule: RuleId,
-    /// What it came to.
+    /// The result.
     pub verdict: Verdict,
-    /// How much it found.
+    /// The number of violations found.
     pub violations: u64,
-    /// With `ERROR`: why.
+    /// With `ERROR`: the cause.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cause: Option<String>,
 }
 
-/// Where the facts of an evaluation come from.
+/// The origins of the facts of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactsFromEntry {
-    /// How many facts sources gave.
+    /// The number of facts that sources provided.
     pub facts: u64,
-    /// What they come from, in their order; at most 100.
+    /// The origins of the facts, in order; at most 100.
     pub origins: Vec<OriginEntry>,
-    /// How many more there were.
+    /// The number of further origins.
     pub origins_omitted: u64,
     /// The SHA-256 of the canonical JSON of the evaluation's `facts_from`.
     pub sha256: Sha256Hex,
 }
 
-/// What facts come from.
+/// The origin of facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OriginEntry {
     /// A record of a source.
     Record(RecordOrigin),
-    /// A decision over several.
+    /// A verification over several sources.
     Verification {
         /// The SHA-256 of its envelope.
         envelope_sha256: Sha256Hex,
-        /// Its name.
+        /// The execution id of the verification.
         execution_id: String,
     },
 }
@@ -89,7 +89,7 @@ impl OriginEntry {
 }
 
 impl FactsFromEntry {
-    /// The entry for what `sources` gave, if any were asked.
+    /// The entry for the facts from `sources`; `None` if no source was queried.
     fn of(sources: &[FactSource]) -> Option<Self> {
         let origins = || sources.iter().flat_map(|source| &source.origins);
         (!sources.is_empty()).then(|| Self {

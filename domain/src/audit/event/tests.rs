@@ -19,7 +19,7 @@ fn entry(verdict: &str) -> Event {
 }
 
 #[test]
-fn a_crosscheck_entry_has_the_seeds_fields_under_the_seeds_names() {
+fn crosscheck_entry_has_the_field_names_of_the_seed() {
     let event = entry(r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#);
     assert_eq!(
         serde_json::to_string(&event).expect("it serializes"),
@@ -35,7 +35,7 @@ fn a_crosscheck_entry_has_the_seeds_fields_under_the_seeds_names() {
 }
 
 #[test]
-fn a_rejected_verdicts_text_is_not_in_its_entry() {
+fn crosscheck_entry_omits_the_text_of_a_rejected_verdict() {
     let line = serde_json::to_string(&entry("my secret verdict")).expect("it serializes");
     assert!(!line.contains("secret"), "{line}");
     assert!(line.contains(Sha256Hex::of(b"my secret verdict").as_str()), "{line}");
@@ -76,7 +76,7 @@ fn evaluation() -> Evaluation {
 }
 
 #[test]
-fn an_evaluations_entry_tells_who_came_to_what_and_holds_no_text() {
+fn rules_entry_has_the_result_of_each_rule_and_no_text() {
     let at = "2026-11-20T10:00:00Z".parse().expect("a time");
     let session_id: SessionId = "cs_1".parse().expect("an id");
     let entry = RulesEntry::of(&evaluation(), Some(GatePath::Submit));
@@ -164,10 +164,10 @@ fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Ev
     ]
 }
 
-/// What happens in the ground-truth layer.
+/// Events of the ground-truth layer.
 mod of_ground;
 
-/// What happens in verification.
+/// Events of verification.
 mod of_verification;
 
 fn of_the_daemon(timestamp: Timestamp) -> [Event; 5] {
@@ -265,7 +265,7 @@ fn all() -> Vec<Event> {
 }
 
 #[test]
-fn every_event_reads_back_and_its_kind_is_its_tag() {
+fn every_event_round_trips_with_its_kind_as_tag() {
     let events = all();
     let names: BTreeSet<_> = events.iter().map(|event| event.kind.name()).collect();
     assert_eq!(names, EventKind::NAMES.iter().copied().collect());

@@ -1,4 +1,4 @@
-//! What happens in verification, for the log. Of every decision it keeps all that went into it, so that it can be taken again.
+//! The log entries of verification. A decision is logged with all of its inputs, so that it can be computed again.
 
 use super::Peer;
 use crate::base::digest::Sha256Hex;
@@ -12,135 +12,135 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeSet;
 
-/// What stands for the version of an oracle that has not told it.
+/// The version of an oracle that does not report one.
 const UNKNOWN_VERSION: &str = "unknown";
 
-/// A source was asked for a verification: the RFC's `OracleInteractionLog` ("Versioned Oracle Logging"), and beside it how
-/// that ended here.
+/// A source was queried for a verification. Contains the fields of the RFC's `OracleInteractionLog` ("Versioned Oracle
+/// Logging"), and further details of the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceAskedEntry {
-    /// For which decision.
+    /// The execution id of the decision.
     pub execution_id: String,
-    /// Who was asked.
+    /// The source.
     pub oracle_id: SourceId,
-    /// Which version of it answered; `unknown` where it did not say.
+    /// The version of the source that answered; `unknown` if it does not report one.
     pub oracle_version: String,
-    /// When it was asked.
+    /// The time of the request.
     pub request_timestamp: Timestamp,
-    /// When its answer, of whatever kind, was there; null where none came.
+    /// The time of the answer, of any kind; null if none arrived.
     pub response_timestamp: Option<Timestamp>,
-    /// How long it took to answer, or to give up, in milliseconds.
+    /// The time until the answer, or until the wait for it ended, in milliseconds.
     pub latency_ms: u64,
-    /// How it ended.
+    /// The result of the call.
     pub status: Status,
-    /// What was wrong, in one word.
+    /// The kind of failure, as one word.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error_code: Option<String>,
-    /// The SHA-256 of what it answered.
+    /// The SHA-256 of the answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_hash: Option<Sha256Hex>,
-    /// Whether the answer came from a cache in which it was still fresh.
+    /// Whether the answer is a cached one that was still fresh.
     pub cache_hit: bool,
-    /// Whether what was kept of it took the place of an answer.
+    /// Whether a cached answer replaced a missing one.
     pub stale_data_used: bool,
-    /// Whether it took longer than its soft timeout.
+    /// Whether the call took longer than the soft timeout.
     pub soft_timeout_exceeded: bool,
-    /// By which workflow.
+    /// The workflow.
     pub workflow_id: WorkflowId,
 }
 
-/// A decision was taken.
+/// A verification was decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerificationEntry {
-    /// Its name.
+    /// The execution id of the decision.
     pub execution_id: String,
-    /// By which workflow.
+    /// The workflow.
     pub workflow_id: WorkflowId,
-    /// Of which kind its envelope is.
+    /// The kind of the envelope.
     pub kind: EnvelopeKind,
-    /// Why it has no values; empty where it has.
+    /// The reasons why axes have no value; empty if all axes have one.
     pub reasons: BTreeSet<Reason>,
     /// The SHA-256 of the envelope.
     pub envelope_sha256: Sha256Hex,
-    /// The envelope, as it was told: a later version of this program may use other words.
+    /// The envelope as it was returned. A later version of this program may use other words.
     pub envelope: Box<Envelope>,
-    /// Everything that it was decided over.
+    /// All inputs of the decision.
     pub inputs: Box<Inputs>,
 }
 
-/// A question was put before a person.
+/// A question was submitted to a reviewer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewEntry {
-    /// Which.
+    /// The id of the review.
     pub review_id: String,
-    /// All of it.
+    /// The review.
     pub review: Box<Review>,
 }
 
-/// A person has decided.
+/// A reviewer decided a review.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResolutionEntry {
-    /// Which review.
+    /// The id of the review.
     pub review_id: String,
-    /// What they decided.
+    /// The reviewer's decision.
     #[serde(deserialize_with = "as_logged")]
     pub resolution: Resolution,
-    /// What that comes to, one lock an axis.
+    /// The resulting locks, one for each axis.
     pub locks: Vec<HumanLock>,
-    /// By whom.
+    /// The process of the reviewer.
     pub peer: Peer,
 }
 
-/// A person has taken back what was decided.
+/// The resolution of a review was revoked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevocationEntry {
-    /// Of which review.
+    /// The id of the review.
     pub review_id: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// The locks that end.
     pub locks: Vec<HumanLock>,
-    /// By whom.
+    /// The process of the reviewer.
     pub peer: Peer,
 }
 
-/// A person has closed a review without deciding anything.
+/// A review was closed without a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DismissalEntry {
-    /// Which review.
+    /// The id of the review.
     pub review_id: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// By whom.
+    /// The process of the reviewer.
     pub peer: Peer,
 }
 
-/// Answers that count for nothing any more were let go.
+/// Cached answers that can no longer be used were removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptRemovedEntry {
-    /// How many.
+    /// The number of removed answers.
     pub count: u64,
 }
 
-/// A resolution out of an entry: serde reads the entry's tag first, and has no text any more in which to look how numbers are
-/// written; that was looked at when it was handed in.
+/// Reads a resolution from an entry. serde reads the tag of the entry first and then no longer has the text of numbers;
+/// that text was checked when the resolution was submitted.
 fn as_logged<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Resolution, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     serde_json::from_value(value).map_err(serde::de::Error::custom)
 }
 
-/// A decision whose entry was changed.
+/// The log entry of a decision was altered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the log does not hold the envelope that was told of the decision {execution_id}: its entry was changed"
+    "the log entry of the decision {execution_id} was altered: it does not contain the envelope that was returned"
 )]
 pub struct AlteredEntryError {
-    /// Which decision.
+    /// The execution id of the decision.
     pub execution_id: String,
 }
 
 impl VerificationEntry {
-    /// The entry for `envelope`, which came of `inputs`.
+    /// The entry for `envelope`, which was decided from `inputs`.
     #[must_use]
     pub fn of(inputs: Inputs, envelope: &Envelope) -> Self {
         Self {
@@ -154,10 +154,10 @@ impl VerificationEntry {
         }
     }
 
-    /// The envelope as it was told, to the byte.
+    /// The envelope as it was returned, byte for byte.
     ///
     /// # Errors
-    /// Where it is not the one that was logged.
+    /// If the entry was altered.
     pub fn told(&self) -> Result<&Envelope, AlteredEntryError> {
         let envelope = &*self.envelope;
         let is_it = envelope.sha256 == self.envelope_sha256
@@ -167,7 +167,7 @@ impl VerificationEntry {
         is_it.then_some(envelope).ok_or_else(|| AlteredEntryError { execution_id: self.execution_id.clone() })
     }
 
-    /// Whether the decision, taken again over what the entry holds, comes to the same envelope, to the byte.
+    /// Whether the inputs in the entry give the same envelope again, byte for byte.
     #[must_use]
     pub fn is_reproduced(&self) -> bool {
         decide(&self.inputs) == *self.envelope
@@ -175,7 +175,8 @@ impl VerificationEntry {
 }
 
 impl SourceAskedEntry {
-    /// The entries for all oracles that were asked for `envelope`, which came of `inputs`, in the workflow's order.
+    /// The entries for all oracles that were queried for `envelope`, which was decided from `inputs`, in the workflow's
+    /// order.
     #[must_use]
     pub fn all(inputs: &Inputs, envelope: &Envelope) -> Vec<Self> {
         let asked = inputs.workflow.oracles.iter().filter_map(|oracle_id| {

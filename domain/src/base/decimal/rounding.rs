@@ -1,4 +1,4 @@
-//! What becomes of digits that are cut off (seed: `rfc-0002-ground-truth`, `numeric_precision`).
+//! Rounding modes (seed: `rfc-0002-ground-truth`, `numeric_precision`).
 
 use num::Integer;
 use num::bigint::{BigInt, Sign};
@@ -9,16 +9,16 @@ use std::cmp::Ordering;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rounding {
-    /// To the nearest; half-way to the even one: 2.5 is 2, 3.5 is 4.
+    /// To the nearest number, and from halfway to the even one: 2.5 becomes 2, 3.5 becomes 4.
     HalfEven,
-    /// To the nearest; half-way away from zero: 2.5 is 3, -2.5 is -3.
+    /// To the nearest number, and from halfway away from zero: 2.5 becomes 3, -2.5 becomes -3.
     HalfUp,
     /// Towards zero.
     Truncate,
 }
 
 impl Rounding {
-    /// `dividend` by `divisor`, which is more than zero, as a whole number.
+    /// Divides `dividend` by `divisor`, which must be positive, and rounds to an integer.
     pub(crate) fn divide(self, dividend: &BigInt, divisor: &BigInt) -> BigInt {
         let (quotient, rest) = dividend.div_rem(divisor);
         let half = (rest.magnitude() * 2_u32).cmp(divisor.magnitude());

@@ -6,7 +6,7 @@ fn number(text: &str) -> Decimal {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The number's value, read from its text another way.
+/// The number's value, computed from its text without `Decimal`.
 fn value(number: &Decimal) -> Ratio<BigInt> {
     let text = number.to_string();
     let places = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
@@ -14,7 +14,7 @@ fn value(number: &Decimal) -> Ratio<BigInt> {
     Ratio::new(digits, ten_to(places as i64))
 }
 
-/// Numbers of all sizes, many of them near to one another.
+/// Numbers of all sizes, many of them close to each other.
 fn numbers() -> impl Strategy<Value = Decimal> {
     let parts = prop_oneof![
         ("-?[0-9]{1,3}", -3..=3_i64),
@@ -26,14 +26,14 @@ fn numbers() -> impl Strategy<Value = Decimal> {
 
 proptest! {
     #[test]
-    fn a_number_is_read_back_from_its_text_and_equal_ones_have_the_same_text(a in numbers(), b in numbers()) {
+    fn decimal_text_round_trips_and_equal_numbers_have_equal_texts(a in numbers(), b in numbers()) {
         prop_assert_eq!(&number(&a.to_string()), &a);
         prop_assert_eq!(a == b, a.to_string() == b.to_string());
         prop_assert_eq!(a == b, value(&a) == value(&b));
     }
 
     #[test]
-    fn a_rounded_quotient_is_the_exact_one_rounded_once(a in numbers(), b in numbers(), places in -3..=9_i32) {
+    fn rounded_quotient_is_the_exact_quotient_rounded_once(a in numbers(), b in numbers(), places in -3..=9_i32) {
         match (a.div_rounded(&b, places, Rounding::HalfEven), a.div_exact(&b)) {
             (rounded, Ok(exact)) => prop_assert_eq!(rounded, exact.round(places, Rounding::HalfEven)),
             (Ok(rounded), Err(_)) => {
@@ -46,19 +46,19 @@ proptest! {
     }
 
     #[test]
-    fn numbers_and_their_keys_are_in_the_order_of_their_values(a in numbers(), b in numbers(), behind in 1..4_i64) {
+    fn decimals_and_their_sort_keys_sort_by_value(a in numbers(), b in numbers(), behind in 1..4_i64) {
         // the same digits, and one more
         let longer = Decimal::from_parts(&(a.coefficient() * ten_to(behind) + 1), a.exponent() - behind);
         for b in [Ok(b), longer].into_iter().flatten() {
             let order = value(&a).cmp(&value(&b));
             prop_assert_eq!(a.cmp(&b), order);
             prop_assert_eq!(a.sort_key().cmp(&b.sort_key()), order);
-            prop_assert!(a == b || !b.sort_key().starts_with(&a.sort_key()), "what follows a key must not count");
+            prop_assert!(a == b || !b.sort_key().starts_with(&a.sort_key()), "no key is a prefix of another");
         }
     }
 
     #[test]
-    fn sums_differences_and_products_are_exact_or_refused(a in numbers(), b in numbers()) {
+    fn sum_difference_and_product_are_exact_or_an_error(a in numbers(), b in numbers()) {
         for (result, expected) in [
             (a.checked_add(&b), value(&a) + value(&b)),
             (a.checked_sub(&b), value(&a) - value(&b)),
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn a_product_is_divided_again_and_a_quotient_is_exact(a in numbers(), b in numbers()) {
+    fn exact_division_inverts_multiplication(a in numbers(), b in numbers()) {
         prop_assume!(b != Decimal::from(0));
         if let Ok(product) = a.checked_mul(&b) {
             prop_assert_eq!(product.div_exact(&b), Ok(a.clone()));
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rounded_number_has_the_places_and_is_the_nearest(a in numbers(), places in -6..=70_i32) {
+    fn round_returns_the_nearest_number_with_the_places(a in numbers(), places in -6..=70_i32) {
         let unit = Ratio::new(BigInt::from(1), ten_to(70)) * ten_to(70 - i64::from(places));
         for rounding in [Rounding::HalfEven, Rounding::HalfUp, Rounding::Truncate] {
             let rounded = value(&a.round(places, rounding).expect("far from the bounds"));
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_number_or_an_error(text in "[-+.0-9eE ]{0,12}|.{0,300}") {
+    fn parse_accepts_or_rejects_any_text(text in "[-+.0-9eE ]{0,12}|.{0,300}") {
         if let Ok(number) = text.parse::<Decimal>() {
             prop_assert_eq!(number.to_string().parse(), Ok(number));
         }
@@ -105,7 +105,7 @@ proptest! {
 }
 
 #[test]
-fn spellings_of_one_number_have_one_text() {
+fn all_spellings_of_a_number_have_the_same_text() {
     for (canonical, spellings) in [
         ("0", &["0", "-0", "+0.000", "0e999999999", ".0", "0.", "-0E-9999999999999999999999"][..]),
         ("7.5", &["7.5", "007.50", "+7.5", "75e-1", "0.75E+1", "7.50000"]),
@@ -122,7 +122,7 @@ fn spellings_of_one_number_have_one_text() {
 }
 
 #[test]
-fn what_is_no_number_is_refused_in_its_own_words() {
+fn parse_rejects_and_quotes_an_invalid_number() {
     for text in [
         "", ".", "-", "+", "e5", "1e", "1e+", "--1", "+-1", "1.2.3", "1,5", "1 000", " 1", "1 ", "1\n",
         "0x1", "1_0", "NaN", "inf", "−1", "٣", "1e1.5", "1e1e1", "½", ".e1",
@@ -137,12 +137,12 @@ fn what_is_no_number_is_refused_in_its_own_words() {
     let error = "12a".parse::<Decimal>().expect_err("a letter");
     assert_eq!(
         error.to_string(),
-        "\"12a\" is no decimal number, which is digits with an optional sign, point and exponent, like -12.5e3"
+        "\"12a\" is not a decimal number: digits with an optional sign, point and exponent, like -12.5e3"
     );
 }
 
 #[test]
-fn numbers_beyond_the_bounds_are_refused_whatever_they_would_take() {
+fn parse_rejects_numbers_beyond_the_limits() {
     let nines = |count: usize| "9".repeat(count);
     let digits = |digits| Err(DecimalError::Digits { digits });
     let magnitude = |magnitude| Err(DecimalError::Magnitude { magnitude });
@@ -170,19 +170,19 @@ fn numbers_beyond_the_bounds_are_refused_whatever_they_would_take() {
 }
 
 #[test]
-fn a_quotient_without_an_end_and_a_division_by_zero_are_errors() {
+fn exact_division_rejects_repeating_decimals_and_zero() {
     assert_eq!(number("1").div_exact(&number("3")), Err(DecimalError::Endless));
     assert_eq!(number("1").div_exact(&number("0")), Err(DecimalError::DivisionByZero));
     assert_eq!(number("-1").div_exact(&number("8")), Ok(number("-0.125")));
     assert_eq!(number("0").div_exact(&number("7")), Ok(number("0")));
-    // the divisor with the most twos that there is
+    // the largest power of two that fits
     let two_to = |power: u32| Decimal::from_parts(&BigInt::from(2).pow(power), 0).expect("64 digits");
     assert_eq!(number("1").div_exact(&two_to(212)), Err(DecimalError::Digits { digits: 149 }));
     assert_eq!(two_to(210).div_exact(&two_to(212)), Ok(number("0.25")));
 }
 
 #[test]
-fn numbers_are_rounded_as_told() {
+fn round_follows_its_mode() {
     use Rounding::{HalfEven, HalfUp, Truncate};
     for (text, places, even, up, cut) in [
         ("2.5", 0, "2", "3", "2"),
@@ -218,7 +218,7 @@ fn numbers_are_rounded_as_told() {
 }
 
 #[test]
-fn an_integer_knows_that_it_is_one() {
+fn integer_is_detected_and_converted_if_it_fits_64_bits() {
     for (text, is_integer, integer) in [
         ("0", true, Some(0)),
         ("-1500", true, Some(-1500)),
@@ -238,7 +238,7 @@ fn an_integer_knows_that_it_is_one() {
 }
 
 #[test]
-fn a_number_is_a_string_in_json() {
+fn decimal_is_a_string_in_json() {
     let json = serde_json::to_string(&number("1.50e2")).expect("plain data");
     assert_eq!(json, "\"150\"");
     assert_eq!(serde_json::from_str::<Decimal>(&json).ok(), Some(number("150")));
@@ -247,9 +247,9 @@ fn a_number_is_a_string_in_json() {
     }
 }
 
-/// Keys stand in files: they stay as they are.
+/// Keys are stored in files, so their bytes must not change.
 #[test]
-fn the_bytes_of_keys_are_these() {
+fn sort_key_bytes_are_stable() {
     for (text, key) in [
         ("0", &[2][..]),
         ("7", &[3, 64, 71, 0]),

@@ -1,13 +1,13 @@
-//! JSON by RFC 8259, read once from left to right.
+//! A parser of JSON (RFC 8259) that reads the text once, from left to right.
 
 use super::{BadRecord, MAX_DEPTH, Raw};
 use crate::base::payload::repeated;
 use crate::base::wording::excerpt;
 
-/// The value that `text` is.
+/// Parses `text` as one value.
 ///
 /// # Errors
-/// What is wrong with it first.
+/// The first fault.
 pub(super) fn parse(text: &str) -> Result<Raw, BadRecord> {
     let mut parser = Parser { text, at: 0 };
     let value = parser.value(MAX_DEPTH)?;
@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str) -> Result<Raw, BadRecord> {
 
 struct Parser<'t> {
     text: &'t str,
-    /// How much of it has been read, in bytes.
+    /// The offset of the next byte to read.
     at: usize,
 }
 
@@ -25,7 +25,7 @@ impl<'t> Parser<'t> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// The first byte behind white space, at which reading goes on.
+    /// Skips white space, and returns the byte after it.
     fn next(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
             self.at += 1;
@@ -39,7 +39,7 @@ impl<'t> Parser<'t> {
         is_there
     }
 
-    /// A value; only `levels` of lists and objects may follow.
+    /// Parses a value with at most `levels` nested lists and objects.
     fn value(&mut self, levels: usize) -> Result<Raw, BadRecord> {
         match self.next() {
             Some(b'{') => self.object(levels.checked_sub(1).ok_or(BadRecord::TooDeep)?),
@@ -99,7 +99,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Whether `end` follows, and no comma.
+    /// Consumes a comma or `end`, and returns whether it was `end`.
     fn ends(&mut self, end: u8, wanted: &str) -> Result<bool, BadRecord> {
         self.next();
         if self.takes(b',') {
@@ -124,7 +124,7 @@ impl<'t> Parser<'t> {
         Ok(Raw::Number(self.text.get(from..self.at).unwrap_or_default().to_owned()))
     }
 
-    /// One digit at least.
+    /// Consumes one or more digits.
     fn digits(&mut self) -> Result<(), BadRecord> {
         let from = self.at;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
@@ -145,13 +145,13 @@ impl<'t> Parser<'t> {
                 return Ok(content);
             }
             if !self.takes(b'\\') {
-                return Err(self.expected("a quote, or a character that is none of control"));
+                return Err(self.expected("a quote, or a character other than a control character"));
             }
             content.push(self.escaped()?);
         }
     }
 
-    /// The character that is written behind a backslash.
+    /// Parses the rest of an escape, after its backslash.
     fn escaped(&mut self) -> Result<char, BadRecord> {
         let letter = self.peek();
         self.at += 1;
@@ -166,7 +166,7 @@ impl<'t> Parser<'t> {
             Some(b't') => '\t',
             Some(b'u') => {
                 let first = self.unit()?;
-                // the first half of a pair, whose second half follows
+                // after the first half of a surrogate pair, read the second one
                 let second = if (0xd800..0xdc00).contains(&first) && self.takes(b'\\') {
                     if !self.takes(b'u') {
                         return Err(BadRecord::Surrogate);
@@ -185,7 +185,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Four hexadecimal digits.
+    /// Parses four hexadecimal digits.
     fn unit(&mut self) -> Result<u16, BadRecord> {
         let digits = self.text.get(self.at..self.at + 4);
         let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -195,7 +195,7 @@ impl<'t> Parser<'t> {
         Ok(unit)
     }
 
-    /// That something else should stand here.
+    /// The error that `wanted` is missing at the current offset.
     fn expected(&self, wanted: &str) -> BadRecord {
         let before = self.text.get(..self.at).unwrap_or_default();
         let line = before.matches('\n').count() + 1;

@@ -1,23 +1,23 @@
-//! Factors that hold for one substance (seed: `rfc-0002-ground-truth`, "Schema Normalization": `conversion_table`).
+//! Conversion factors for one substance (seed: `rfc-0002-ground-truth`, "Schema Normalization": `conversion_table`).
 
 use super::measure::Measure;
 use super::{Unit, UnitError};
 use crate::base::decimal::Decimal;
 
-/// What one unit of a substance is in another unit: an international unit of vitamin D is 0.025 `ug`, a `mol` of glucose
-/// 180.156 `g`.
+/// One unit of a substance in another unit: an international unit of vitamin D is 0.025 `ug`, a `mol` of glucose is 180.156
+/// `g`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Equivalence {
-    /// The one by the other; for this substance it is one.
+    /// The quotient of both sides, which is one for this substance.
     measure: Measure,
 }
 
 impl Equivalence {
-    /// That one `unit` is `amount` of `other`.
+    /// Declares that one `unit` is `amount` of `other`.
     ///
     /// # Errors
     ///
-    /// If `amount` is not more than zero, or one of the two is a reading on a scale.
+    /// If `amount` is not greater than zero, or one of the units is a scale.
     pub fn new(unit: &Unit, amount: &Decimal, other: &Unit) -> Result<Self, UnitError> {
         if *amount <= Decimal::from(0) {
             return Err(UnitError::Amount { amount: amount.clone() });

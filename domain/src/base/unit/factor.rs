@@ -4,10 +4,10 @@ use crate::base::decimal::{Decimal, DecimalError, Rounding, last_place, ten_to};
 use num::rational::Ratio;
 use num::{BigInt, Integer};
 
-/// What a number of one unit is multiplied by to be a number of another: a fraction of whole numbers, more than zero.
+/// The factor that converts a number of one unit to a number of another: a positive fraction.
 ///
-/// The power of ten is kept apart, and what is left below the fraction stroke has neither two nor five in it: a product that is
-/// not divided by that without a rest has no end behind the point.
+/// The power of ten is stored separately, so the denominator has no factor of two or five. A product that the denominator
+/// does not divide has infinitely many digits after the point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Factor {
     numerator: BigInt,
@@ -16,7 +16,7 @@ pub struct Factor {
 }
 
 impl Factor {
-    /// The factor that is `ratio`, which is not zero.
+    /// Creates a factor from `ratio`, which must not be zero.
     pub(super) fn new(ratio: &Ratio<BigInt>) -> Self {
         let (twos, denominator) = without(2, ratio.denom().clone());
         let (fives, denominator) = without(5, denominator);
@@ -31,7 +31,7 @@ impl Factor {
     ///
     /// # Errors
     ///
-    /// [`DecimalError::Endless`] if no finite number of digits is equal to it, and the others if it leaves the bounds.
+    /// [`DecimalError::Endless`] if the product has infinitely many digits; other errors if it exceeds the limits.
     pub fn apply(&self, number: &Decimal) -> Result<Decimal, DecimalError> {
         let product = number.coefficient() * &self.numerator;
         let (quotient, rest) = product.div_rem(&self.denominator);
@@ -41,11 +41,11 @@ impl Factor {
         Decimal::from_parts(&quotient, number.exponent() + self.exponent)
     }
 
-    /// The product, rounded once to `places` digits behind the point.
+    /// The product, rounded once to `places` digits after the point.
     ///
     /// # Errors
     ///
-    /// If `places` is none of -64 to 127, or the result leaves the bounds.
+    /// If `places` is outside -64 to 127, or the result exceeds the limits.
     pub fn apply_rounded(
         &self,
         number: &Decimal,
@@ -60,7 +60,7 @@ impl Factor {
     }
 }
 
-/// How often `prime` divides `number`, which is not zero, and what is left.
+/// Returns how often `prime` divides `number`, which must not be zero, and the remaining factor.
 fn without(prime: u32, mut number: BigInt) -> (u32, BigInt) {
     let mut times = 0;
     loop {

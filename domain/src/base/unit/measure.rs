@@ -1,4 +1,4 @@
-//! What a unit comes to in base units, as an exact fraction of whole numbers.
+//! The value of a unit in base units, as an exact fraction.
 
 use crate::base::decimal::{Decimal, ten_to};
 use num::BigInt;
@@ -7,16 +7,16 @@ use num::traits::One;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The most bits above or below the fraction stroke of what a unit comes to: there is room for `Ym3` twice.
+/// The maximum number of bits in the numerator, and in the denominator, of a value: enough for the square of `Ym3`.
 pub const FACTOR_BITS_MAX: u64 = 512;
 
-/// So many of the base units, or a scale.
+/// An amount of base units, or a scale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Measure {
     ratio: Ratio<BigInt>,
-    /// The base units and the annotations in it, with their exponents. No exponent is zero.
+    /// The base units and annotations, with their exponents, of which none is zero.
     bases: BTreeMap<Cow<'static, str>, i32>,
-    /// The code with its prefix of what is no multiple of anything.
+    /// The code of the scale, with its prefix. A scale is not a multiple of another unit.
     scale: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Measure {
         Self::new(number.into())
     }
 
-    /// One of a base unit.
+    /// One base unit.
     pub(super) fn of_base(code: &'static str) -> Self {
         Self { bases: [(code.into(), 1)].into(), ..Self::one() }
     }
@@ -49,7 +49,7 @@ impl Measure {
         self
     }
 
-    /// A scale of this code.
+    /// A scale with this code.
     pub(super) fn of_scale(code: String) -> Self {
         Self { scale: Some(code), ..Self::one() }
     }
@@ -58,7 +58,7 @@ impl Measure {
         Self { ratio, bases: BTreeMap::new(), scale: None }
     }
 
-    /// The product of two that are no scales.
+    /// The product of two measures that are not scales.
     pub(super) fn times(&self, other: &Self) -> Self {
         let mut bases = self.bases.clone();
         for (base, exponent) in &other.bases {
@@ -68,40 +68,40 @@ impl Measure {
         Self { ratio: &self.ratio * &other.ratio, bases, scale: None }
     }
 
-    /// The quotient of two that are no scales and not zero.
+    /// The quotient of two measures that are neither scales nor zero.
     pub(super) fn over(&self, other: &Self) -> Self {
         self.times(&other.power(-1))
     }
 
-    /// This to the power of `exponent`, if it is no scale and not zero.
+    /// The measure to the power of `exponent`; it must be neither a scale nor zero.
     pub(super) fn power(&self, exponent: i32) -> Self {
         let bases = self.bases.iter().map(|(base, own)| (base.clone(), own * exponent));
         let bases = bases.filter(|(_, exponent)| *exponent != 0).collect();
         Self { ratio: self.ratio.pow(exponent), bases, scale: None }
     }
 
-    /// The number that this is, where it measures nothing.
+    /// The plain number, if the measure has no dimension.
     pub(super) fn number(&self) -> Option<&Ratio<BigInt>> {
         (self.bases.is_empty() && self.scale.is_none()).then_some(&self.ratio)
     }
 
-    /// The code of the scale that this is.
+    /// The code of the scale, if the measure is one.
     pub(super) fn scale(&self) -> Option<&str> {
         self.scale.as_deref()
     }
 
-    /// Whether it is more than zero, and within the bounds.
+    /// Whether the value is greater than zero, and within the limits.
     pub(super) fn is_in_range(&self) -> bool {
         let fits = |number: &BigInt| (1..=FACTOR_BITS_MAX).contains(&number.bits());
         fits(self.ratio.numer()) && fits(self.ratio.denom())
     }
 
-    /// Whether `other` is the same scale, of something with the same annotation.
+    /// Whether `other` is the same scale with the same annotation.
     pub(super) fn is_same_scale(&self, other: &Self) -> bool {
         self.scale.is_some() && self.scale == other.scale && self.bases == other.bases
     }
 
-    /// The base units that are in it, with their exponents.
+    /// The base units with their exponents, as text.
     pub(super) fn dimension(&self) -> String {
         let power = |(base, exponent): (&Cow<'_, str>, &i32)| match exponent {
             1 => base.clone().into_owned(),

@@ -1,4 +1,4 @@
-//! UCUM's codes, read from left to right (The Unified Code for Units of Measure, sections 1 to 13).
+//! A parser of UCUM codes, from left to right (The Unified Code for Units of Measure, sections 1 to 13).
 
 use super::measure::Measure;
 use super::table::{ATOMS, Atom, Definition, PREFIXES};
@@ -6,19 +6,19 @@ use super::{CODE_MAX_BYTES, UnitError};
 use crate::base::decimal::Decimal;
 use num::BigInt;
 
-/// How deep parentheses may stand in parentheses.
+/// The maximum nesting of parentheses.
 pub const NESTING_MAX: usize = 8;
-/// The largest exponent, either way.
+/// The maximum absolute value of an exponent.
 pub const EXPONENT_MAX: i32 = 64;
 
-/// What the names of units are not made of, outside of square brackets.
+/// Characters that a unit name contains only in square brackets.
 const MARKS: &[u8] = b"\"()+-./=[]{}";
 
-/// What `code` comes to.
+/// Parses `code`, and computes its value.
 ///
 /// # Errors
 ///
-/// If it is no UCUM code, or leaves the bounds.
+/// If `code` is not a UCUM code, or exceeds the limits.
 pub(super) fn measure(code: &str) -> Result<Measure, UnitError> {
     if code.is_empty() || code.len() > CODE_MAX_BYTES {
         return Err(UnitError::Length { size_bytes: code.len() });
@@ -34,14 +34,14 @@ pub(super) fn measure(code: &str) -> Result<Measure, UnitError> {
 
 struct Parser<'a> {
     code: &'a str,
-    /// How much of it has been read, in bytes.
+    /// The offset of the next byte to read.
     at: usize,
-    /// How many parentheses are open.
+    /// The number of open parentheses.
     nesting: usize,
 }
 
 impl<'a> Parser<'a> {
-    /// The rest of a product that begins with `product`: `a/b.c` is `(a/b).c`.
+    /// Parses the rest of a product that begins with `product`: `a/b.c` is `(a/b).c`.
     fn term(&mut self, mut product: Measure) -> Result<Measure, UnitError> {
         loop {
             if self.takes(b'.') {
@@ -55,13 +55,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `dividend` by the component that follows.
+    /// Divides `dividend` by the next component.
     fn over(&mut self, dividend: &Measure) -> Result<Measure, UnitError> {
         let divisor = self.component()?;
         self.combined(dividend, &divisor, Measure::over)
     }
 
-    /// What is made of two that are no scales.
+    /// Combines two measures, which must not be scales.
     fn combined(
         &self,
         left: &Measure,
@@ -74,7 +74,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One part of a product: a unit with its exponent, a number, an annotation, or a term in parentheses.
+    /// Parses one part of a product: a unit with its exponent, a number, an annotation, or a term in parentheses.
     fn component(&mut self) -> Result<Measure, UnitError> {
         if self.takes(b'(') {
             return self.parenthesized();
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
         if self.takes(b')') { Ok(term) } else { Err(self.missing("`.`, `/` or `)`")) }
     }
 
-    /// An annotation, with its braces.
+    /// Parses an annotation, with its braces.
     fn annotation(&mut self) -> Result<&'a str, UnitError> {
         let from = self.at;
         self.at += 1;
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         Ok(self.code.get(from..self.at).unwrap_or_default())
     }
 
-    /// A unit with its exponent, or a whole number.
+    /// Parses a unit with its exponent, or a whole number.
     fn simple_unit(&mut self) -> Result<Measure, UnitError> {
         let from = self.at;
         let mut bracket_end = from;
@@ -189,14 +189,14 @@ impl<'a> Parser<'a> {
         self.code.as_bytes().get(self.at).copied()
     }
 
-    /// Whether `byte` comes next; it is passed over then.
+    /// Consumes `byte` if it is next, and returns whether it was.
     fn takes(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);
         self.at += usize::from(is_next);
         is_next
     }
 
-    /// Passes over the bytes that `is_part` holds of, and returns them.
+    /// Consumes and returns the bytes for which `is_part` is true.
     fn run(&mut self, is_part: impl Fn(u8) -> bool) -> &'a str {
         let rest = self.code.get(self.at..).unwrap_or_default();
         let size = rest.bytes().take_while(|byte| is_part(*byte)).count();
@@ -217,7 +217,7 @@ fn atom(code: &str) -> Option<&'static Atom> {
     ATOMS.iter().find(|atom| atom.code == code)
 }
 
-/// What `atom` comes to; as a scale it has the name that it is written by.
+/// The value of `atom`. A scale keeps `name`, which includes its prefix.
 fn defined(atom: &Atom, name: &str) -> Result<Measure, UnitError> {
     match atom.definition {
         Definition::Base => Ok(Measure::of_base(atom.code)),

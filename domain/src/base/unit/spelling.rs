@@ -1,7 +1,7 @@
 //! Units as sources spell them.
 
-/// Spellings that are no UCUM codes, or that hardly anybody means as such, with the codes that are meant. `µ` stands here both
-/// as the micro sign and as the Greek letter.
+/// Common spellings with the intended code. Each is either not a UCUM code, or rarely used as one. `µ` is listed both as
+/// the micro sign and as the Greek letter.
 const SPELLINGS: &[(&str, &str)] = &[
     // mass
     ("G", "g"),
@@ -105,7 +105,7 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("mmHg", "mm[Hg]"),
 ];
 
-/// The UCUM code that `spelling` stands for, where it is a known one.
+/// The UCUM code of a known spelling.
 pub(super) fn code_of(spelling: &str) -> Option<&'static str> {
     SPELLINGS.iter().find(|(known, _)| *known == spelling).map(|(_, code)| *code)
 }

@@ -1,4 +1,4 @@
-//! Prefixes and common units as version 2.2 of UCUM defines them; none that has pi or a measured constant in it.
+//! Prefixes and common units, as in version 2.2 of UCUM, without units that depend on pi or on a measured constant.
 
 use Definition::{Base, Of, Scale};
 
@@ -11,14 +11,14 @@ pub(super) struct Atom {
     pub(super) definition: Definition,
 }
 
-/// What a unit is.
+/// The definition of a unit.
 #[derive(Debug)]
 pub(super) enum Definition {
-    /// A dimension of its own: one of UCUM's seven, or one of its arbitrary units, which nothing else measures.
+    /// A dimension of its own: one of UCUM's seven base units, or one of its arbitrary units.
     Base,
     /// A decimal number times another unit.
     Of(&'static str, &'static str),
-    /// A reading on a scale whose zero, or whose steps, are no multiples of any unit.
+    /// A scale whose zero, or whose steps, are not multiples of another unit.
     Scale,
 }
 

@@ -22,7 +22,7 @@ fn one(from: &str, to: &str) -> Result<String, DecimalError> {
     factor(from, to).apply(&Decimal::from(1)).map(|number| number.to_string())
 }
 
-/// Codes that convert to `g/L`, of which most have factors that end.
+/// Codes that convert to `g/L`, most of them by a finite factor.
 fn densities() -> impl Strategy<Value = String> {
     let mass = prop::sample::select(vec!["g", "mg", "ug", "kg", "t", "[lb_av]", "[oz_av]", "[gr]", "10*3.g"]);
     let volume = prop::sample::select(vec![
@@ -33,7 +33,7 @@ fn densities() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn a_conversion_there_and_back_is_exact(
+    fn conversion_there_and_back_is_exact(
         from in densities(),
         to in densities(),
         digits in "-?[0-9]{1,12}",
@@ -47,14 +47,14 @@ proptest! {
     }
 
     #[test]
-    fn a_conversion_by_way_of_a_third_unit_is_the_same(from in densities(), via in densities(), to in densities()) {
+    fn conversion_via_a_third_unit_has_the_same_factor(from in densities(), via in densities(), to in densities()) {
         let by_way = unit(&from).measure.over(&unit(&via).measure).times(&unit(&via).measure.over(&unit(&to).measure));
         let by_way = by_way.number().map(Factor::new);
         prop_assert_eq!(by_way, Unit::conversion(&unit(&from), &unit(&to)).ok());
     }
 
     #[test]
-    fn what_is_rounded_is_the_exact_result_rounded(from in densities(), to in densities(), n in -9999..9999_i64) {
+    fn rounded_result_is_the_exact_result_rounded(from in densities(), to in densities(), n in -9999..9999_i64) {
         let number = Decimal::from(n);
         for rounding in [Rounding::HalfEven, Rounding::HalfUp, Rounding::Truncate] {
             let rounded = factor(&from, &to).apply_rounded(&number, 3, rounding);
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_unit_or_an_error(text in "[a-zA-Z0-9*.(){}\\[\\]/+%^-]{0,40}|.{0,40}") {
+    fn parse_accepts_or_rejects_any_text(text in "[a-zA-Z0-9*.(){}\\[\\]/+%^-]{0,40}|.{0,40}") {
         for unit in [text.parse::<Unit>(), Unit::from_spelling(&text)].into_iter().flatten() {
             prop_assert_eq!(Unit::conversion(&unit, &unit).and_then(|same| Unit::conversion_by(&unit, &unit, &vitamin_d()).map(|by| by == same)), Ok(true));
         }
@@ -78,7 +78,7 @@ fn vitamin_d() -> Equivalence {
     Equivalence::new(&unit("[IU]"), &number("0.025"), &unit("ug")).expect("a factor")
 }
 
-/// Units, and what one of them is in the other.
+/// Pairs of units, with the value of the first in terms of the second.
 const PUBLISHED: &[(&str, &str, &str)] = &[
     ("g", "mg", "1000"),
     ("mg", "g", "0.001"),
@@ -150,7 +150,7 @@ const PUBLISHED: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn published_factors_are_these() {
+fn conversion_matches_published_factors() {
     for (from, to, expected) in PUBLISHED {
         let (above, below) = expected.split_once('/').unwrap_or((expected, "1"));
         let parts = [above, below].map(|digits| digits.replace('.', "").parse::<BigInt>().expect("digits"));
@@ -163,7 +163,7 @@ fn published_factors_are_these() {
 }
 
 #[test]
-fn infinite_factor_applies_where_the_result_is_finite_or_is_rounded() {
+fn infinite_factor_applies_if_the_result_is_finite_or_rounded() {
     assert_eq!(one("min", "h"), Err(DecimalError::Endless));
     assert_eq!(factor("min", "h").apply(&number("90")), Ok(number("1.5")));
     assert_eq!(factor("min", "h").apply(&number("0")), Ok(number("0")));
@@ -183,16 +183,16 @@ fn infinite_factor_applies_where_the_result_is_finite_or_is_rounded() {
 #[test]
 fn units_of_different_quantities_do_not_convert_and_the_error_names_both() {
     for (from, to, words) in [
-        ("g", "L", "the one measures g, the other m3,"),
-        ("[IU]", "ug", "the one measures [iU], the other g,"),
-        ("[IU]", "1", "the one measures [iU], the other 1,"),
-        ("[IU]", "[arb'U]", "the one measures [iU], the other [arb'U],"),
-        ("J", "{person}", "the one measures g.m2.s-2, the other {person},"),
-        ("J", "/{person}", "the one measures g.m2.s-2, the other {person}-1,"),
-        ("Cel", "K", "a reading on a scale converts to itself alone"),
-        ("Cel", "[degF]", "a reading on a scale converts to itself alone"),
-        ("dB", "B", "a reading on a scale converts to itself alone"),
-        ("1", "[pH]", "a reading on a scale converts to itself alone"),
+        ("g", "L", "the dimensions g and m3 differ"),
+        ("[IU]", "ug", "the dimensions [iU] and g differ"),
+        ("[IU]", "1", "the dimensions [iU] and 1 differ"),
+        ("[IU]", "[arb'U]", "the dimensions [iU] and [arb'U] differ"),
+        ("J", "{person}", "the dimensions g.m2.s-2 and {person} differ"),
+        ("J", "/{person}", "the dimensions g.m2.s-2 and {person}-1 differ"),
+        ("Cel", "K", "a scale only converts to itself"),
+        ("Cel", "[degF]", "a scale only converts to itself"),
+        ("dB", "B", "a scale only converts to itself"),
+        ("1", "[pH]", "a scale only converts to itself"),
     ] {
         let error = Unit::conversion(&unit(from), &unit(to)).expect_err(from).to_string();
         assert!(error.starts_with(&format!("`{from}` does not convert to `{to}`: ")), "{error}");
@@ -257,7 +257,7 @@ fn unit_and_its_inverse_do_not_convert() {
 }
 
 #[test]
-fn a_factor_given_for_a_substance_converts_both_ways_and_nothing_else() {
+fn equivalence_converts_its_units_both_ways_and_no_others() {
     let by = |from: &str, to: &str, equivalence: &Equivalence| {
         let factor = Unit::conversion_by(&unit(from), &unit(to), equivalence)?;
         Ok(factor.apply(&Decimal::from(1)).map(|number| number.to_string()))
@@ -284,7 +284,7 @@ fn a_factor_given_for_a_substance_converts_both_ways_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_code_is_refused_and_the_error_says_where() {
+fn parse_rejects_an_invalid_code_with_its_offset() {
     let missing = |code: &str, at, expected| UnitError::Syntax { code: code.to_owned(), at, expected };
     for (code, at, expected) in [
         ("m//s", 2, "a unit"),
@@ -331,13 +331,12 @@ fn what_is_no_code_is_refused_and_the_error_says_where() {
         assert!(matches!(code.parse::<Unit>(), Err(UnitError::ScaleInTerm { .. })), "{code}");
     }
     let error = "mg/dl/furlong".parse::<Unit>().expect_err("a unit that is not in the table");
-    let expected =
-        "\"furlong\" in \"mg/dl/furlong\" is no unit that is known here (UCUM's codes are case-sensitive)";
+    let expected = "\"furlong\" in \"mg/dl/furlong\" is not a known unit (UCUM codes are case-sensitive)";
     assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn codes_beyond_the_bounds_are_refused_whatever_they_would_take() {
+fn parse_rejects_codes_beyond_the_limits() {
     let owned = str::to_owned;
     for size_bytes in [0, CODE_MAX_BYTES + 1, 1_000_000] {
         assert_eq!("m".repeat(size_bytes).parse::<Unit>(), Err(UnitError::Length { size_bytes }));
@@ -357,12 +356,12 @@ fn codes_beyond_the_bounds_are_refused_whatever_they_would_take() {
 }
 
 #[test]
-fn every_unit_in_the_table_has_a_meaning_and_one_only() {
+fn every_unit_in_the_table_has_exactly_one_meaning() {
     let mut codes = std::collections::BTreeSet::new();
     for atom in ATOMS {
         let measure = unit(atom.code).measure;
         assert_eq!(measure.scale().is_some(), matches!(atom.definition, Definition::Scale), "{}", atom.code);
-        assert!(codes.insert(atom.code.to_owned()), "{} stands there twice", atom.code);
+        assert!(codes.insert(atom.code.to_owned()), "{} is listed twice", atom.code);
         for (prefix, _) in PREFIXES {
             let code = format!("{prefix}{}", atom.code);
             assert_eq!(
@@ -376,7 +375,7 @@ fn every_unit_in_the_table_has_a_meaning_and_one_only() {
 }
 
 #[test]
-fn what_a_source_writes_is_read_as_it_is_meant() {
+fn from_spelling_reads_aliases_before_ucum_codes() {
     for (spelling, code) in [
         ("G", "g"),
         ("MG", "mg"),
@@ -411,7 +410,7 @@ fn what_a_source_writes_is_read_as_it_is_meant() {
 }
 
 #[test]
-fn a_unit_is_its_code_in_json() {
+fn unit_is_its_code_in_json() {
     let json = serde_json::to_string(&unit("10*3.{person}")).expect("plain data");
     assert_eq!(json, "\"10*3.{person}\"");
     assert_eq!(serde_json::from_str::<Unit>(&json).ok(), Some(unit("10*3.{person}")));

@@ -1,28 +1,28 @@
-//! Whether an answer is stale, and what becomes of it.
+//! Evaluates whether an answer is stale and how it is handled.
 
 use super::{FreshnessPolicy, StaleBehavior, age_s};
 use crate::base::moment::age_and_limit;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of an answer, the strictest last.
+/// How an answer is handled, from the least to the most strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It is given: nothing is stale, or nothing is to be said of it.
+    /// Serve it without warnings.
     Serve,
-    /// It is given with warnings.
+    /// Serve it with warnings.
     ServeWithWarnings,
-    /// It is given with warnings, and counts as a lower tier's.
+    /// Serve it with warnings, as an answer of the next lower tier.
     DegradeTier,
-    /// It waits for a refresh.
+    /// Wait for a refresh.
     BlockUntilFresh,
-    /// It is an error.
+    /// Return an error.
     FailClosed,
 }
 
 impl Answer {
-    /// Whether it is given.
+    /// Whether the answer is served.
     #[must_use]
     pub const fn is_given(self) -> bool {
         match self {
@@ -44,40 +44,40 @@ impl From<StaleBehavior> for Answer {
     }
 }
 
-/// How fresh one axis is.
+/// The freshness of one axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AxisFreshness {
-    /// Which.
+    /// The path of the axis.
     pub axis: String,
-    /// How old it is, in whole seconds; nothing where the source had no release.
+    /// Its age in whole seconds; `None` if the source had no release.
     pub age_seconds: Option<u64>,
-    /// How old it may be, in seconds.
+    /// The maximum age, in seconds.
     pub max_age_seconds: u64,
-    /// Whether it is older than that, from before an invalidation, or of no release at all.
+    /// Whether it exceeds the maximum age, was invalidated, or comes from no release.
     pub stale: bool,
-    /// What applies to it where it is stale.
+    /// How the axis is handled if it is stale.
     pub stale_behavior: StaleBehavior,
 }
 
-/// How fresh an answer is, and what becomes of it.
+/// The freshness of an answer, and how the answer is handled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freshness {
-    /// Each axis that the answer depends on, in the order in which they were named.
+    /// Each axis that the answer depends on, in the order given.
     pub axes: Vec<AxisFreshness>,
-    /// What becomes of the answer: the strictest of what applies to its stale axes.
+    /// How the answer is handled: the strictest behavior of its stale axes.
     pub answer: Answer,
-    /// What there is to be said of stale axes; nothing of those that are served in silence.
+    /// Warnings about stale axes, except for axes with `serve_stale_silent`.
     pub warnings: Vec<String>,
-    /// Whether a refresh is to be started.
+    /// Whether to start a refresh.
     pub refresh: bool,
 }
 
 impl FreshnessPolicy {
-    /// What becomes of an answer at `now` that depends on `axes`, as they were at `as_of`: the release of the version that
-    /// they come from, or when they were retrieved. Without one the source had nothing to say yet, and that is stale.
+    /// Evaluates an answer at `now` that depends on `axes`. `as_of` is the release time of its version, or the time of
+    /// retrieval. Without `as_of` the source had no release yet, and the answer is stale.
     ///
-    /// `invalidated_at` is the time of an invalidation that applies to the answer, if one does. It makes every axis stale.
-    /// `time_based` triggers count as age instead. Answers without axes are served.
+    /// `invalidated_at` is the time of an invalidation that applies to the answer, if any. It makes every axis stale.
+    /// `time_based` triggers limit the age instead. Answers without axes are served.
     #[must_use]
     pub fn evaluate(
         &self,
@@ -116,7 +116,7 @@ impl FreshnessPolicy {
                     }
                     (None, _) => format!("source {} had no release then", self.oracle_id),
                 };
-                // where there was none that is said once, not of each axis
+                // without a release, one warning is enough for all axes
                 if as_of.is_some() || freshness.warnings.is_empty() {
                     freshness.warnings.push(warning);
                 }

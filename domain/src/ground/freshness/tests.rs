@@ -38,7 +38,7 @@ fn bound(axis: &str) -> AxisBound<'_> {
     AxisBound { axis, state_sensitive: false, max_ttl_seconds: None }
 }
 
-/// One that changes seldom, and of which the ontology bounds the age.
+/// A requirement for an axis that changes rarely and has a maximum age in the ontology.
 fn limited(axis: &str, max_ttl_seconds: u64) -> AxisBound<'_> {
     AxisBound { axis, state_sensitive: false, max_ttl_seconds: Some(max_ttl_seconds) }
 }
@@ -51,7 +51,7 @@ fn ruled(axis: &str, max_age_seconds: u64, stale_behavior: StaleBehavior) -> Axi
     AxisFreshnessRequirement { axis: axis.into(), max_age_seconds, stale_behavior, refresh_on_query: false }
 }
 
-/// The least strict first.
+/// All behaviors, the least strict first.
 const BEHAVIORS: [StaleBehavior; 5] = [
     StaleBehavior::ServeStaleSilent,
     StaleBehavior::ServeStaleWithWarning,
@@ -61,7 +61,7 @@ const BEHAVIORS: [StaleBehavior; 5] = [
 ];
 
 #[test]
-fn the_seeds_example_is_read_and_written_and_valid() {
+fn policy_of_the_seed_is_valid_and_round_trips() {
     let policy = policy();
     assert_eq!(serde_json::to_value(&policy).expect("it is written"), labs());
     let axes = [sensitive("inr_value", Some(86_400)), bound("medication_list")];
@@ -81,7 +81,7 @@ fn the_seeds_example_is_read_and_written_and_valid() {
 }
 
 #[test]
-fn the_triggers_are_the_seeds_with_their_own_configs_and_nothing_else() {
+fn triggers_accept_only_names_and_configs_of_the_seed() {
     let trigger = |kind: &str, config: serde_json::Value| {
         serde_json::from_value::<InvalidationTrigger>(json!({"trigger_type": kind, "config": config}))
     };
@@ -106,7 +106,7 @@ fn the_triggers_are_the_seeds_with_their_own_configs_and_nothing_else() {
 }
 
 #[test]
-fn a_policy_has_the_seeds_fields_and_no_others() {
+fn policy_accepts_only_fields_of_the_seed() {
     let mut more = labs();
     more["max_age"] = json!(1);
     read(more).expect_err("a key that nobody knows");
@@ -122,7 +122,7 @@ fn a_policy_has_the_seeds_fields_and_no_others() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_by_its_name() {
+fn invalid_policy_error_names_the_field() {
     let axes = [bound("inr_value"), bound("medication_list")];
     let refused = |change: &dyn Fn(&mut FreshnessPolicy), axes: &[AxisBound<'_>]| {
         let mut policy = policy();
@@ -170,11 +170,11 @@ fn what_cannot_work_is_refused_by_its_name() {
         refused(&|policy| policy.invalidation_triggers = vec![InvalidationTrigger::Manual {}; count], &axes);
     assert_eq!(many, BadPolicy::TooManyTriggers { count });
     let text = BadPolicy::BadAge { field: "default_max_age_seconds".into(), seconds: 0 }.to_string();
-    assert_eq!(text, "`default_max_age_seconds` is 0; it is 1 to 3155760000 seconds");
+    assert_eq!(text, "`default_max_age_seconds` is 0 (1 to 3155760000 seconds allowed)");
 }
 
 #[test]
-fn an_axis_must_not_become_older_than_its_ontology_allows() {
+fn policy_must_not_exceed_age_limit_of_ontology() {
     let policy = policy();
     let axes = |third| [bound("inr_value"), bound("medication_list"), third];
     let unbounded =
@@ -195,7 +195,7 @@ fn an_axis_must_not_become_older_than_its_ontology_allows() {
 }
 
 #[test]
-fn every_source_has_a_default_policy_that_is_valid() {
+fn default_policy_is_valid_for_every_source() {
     let axes =
         [bound("population"), sensitive("dose", Some(60)), sensitive("rate", None), limited("price", 60)];
     let mut ages = Vec::new();
@@ -219,7 +219,7 @@ fn every_source_has_a_default_policy_that_is_valid() {
 }
 
 #[test]
-fn what_is_required_of_a_keyed_group_is_required_of_each_of_its_axes() {
+fn group_requirement_applies_to_each_of_its_axes() {
     let mut policy = policy();
     let own = ("nutrients.zinc.amount", 100);
     for (group, max_age_s) in [("nutrients.*.amount", 60), ("nutrients.*.*", 90), ("*.iron.amount", 30), own]
@@ -238,7 +238,7 @@ fn what_is_required_of_a_keyed_group_is_required_of_each_of_its_axes() {
 }
 
 #[test]
-fn each_behavior_is_real() {
+fn each_stale_behavior_has_its_answer() {
     for (behavior, answer, warns, refresh) in [
         (StaleBehavior::ServeStaleSilent, Answer::Serve, false, false),
         (StaleBehavior::ServeStaleWithWarning, Answer::ServeWithWarnings, true, false),
@@ -261,7 +261,7 @@ fn each_behavior_is_real() {
 }
 
 #[test]
-fn ages_are_whole_seconds_and_never_negative() {
+fn age_is_whole_seconds_and_never_negative() {
     let policy = policy();
     let age_s = |as_of, now| {
         policy.evaluate(&["dose"], Some(as_of), None, now).axes[0].age_seconds.expect("it has one")
@@ -281,7 +281,7 @@ fn ages_are_whole_seconds_and_never_negative() {
 
 const AXES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Policies over some of the four axes, with times of up to 100 s.
+/// Policies for some of the four axes, with times of up to 100 s.
 fn any_policy() -> impl Strategy<Value = FreshnessPolicy> {
     let requirement = || (1..100_u64, prop::sample::select(&BEHAVIORS[..]), any::<bool>());
     let axes = prop::collection::btree_map(prop::sample::select(&AXES[..]), requirement(), 0..4);
@@ -307,7 +307,7 @@ fn any_policy() -> impl Strategy<Value = FreshnessPolicy> {
 
 proptest! {
     #[test]
-    fn what_is_older_is_not_treated_better(
+    fn older_answer_is_never_handled_less_strictly(
         policy in any_policy(), as_of in -50..50_i64, age_s in 0..120_i64, more_s in 0..120_i64,
         invalidated in prop::option::of(-60..60_i64),
     ) {
@@ -322,7 +322,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_never_released_is_treated_like_what_is_too_old(
+    fn missing_release_is_handled_like_stale_data(
         policy in any_policy(), invalidated in prop::option::of(-60..60_i64),
     ) {
         let look = |as_of| policy.evaluate(&AXES, as_of, invalidated.map(at), at(0));
@@ -333,7 +333,7 @@ proptest! {
     }
 
     #[test]
-    fn the_strictest_of_the_axes_wins(policy in any_policy(), age_s in 0..120_i64) {
+    fn strictest_axis_decides_the_answer(policy in any_policy(), age_s in 0..120_i64) {
         let all = policy.evaluate(&AXES, Some(at(0)), None, at(age_s));
         let each = AXES.map(|axis| policy.evaluate(&[axis], Some(at(0)), None, at(age_s)));
         prop_assert_eq!(Some(all.answer), each.iter().map(|one| one.answer).max());

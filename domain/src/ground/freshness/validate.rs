@@ -1,88 +1,86 @@
-//! Whether a policy can work.
+//! Validation of freshness policies.
 
 use super::{AxisBound, FreshnessPolicy, InvalidationTrigger, MAX_AGE_S};
 
-/// So many triggers may a policy have.
+/// The maximum number of triggers in a policy.
 pub const MAX_TRIGGERS: usize = 16;
 /// The longest path of a webhook, in bytes.
 pub const WEBHOOK_MAX_BYTES: usize = 256;
-/// Paths that are there for webhooks begin so.
+/// The prefix of paths that are reserved for webhooks.
 const FOR_WEBHOOKS: &str = "/v1/signals/";
-/// Other paths of more than one part that the service has itself begin so; it has each path of one part for itself, too.
+/// Prefixes of the service's own paths. The service also reserves every path of one segment.
 const SERVED: [&str; 2] = ["/v1/", "/cache/"];
 
-/// Why a freshness policy is refused.
+/// Why a freshness policy is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
-    /// It names an axis that the source does not provide.
+    /// The policy names an axis that the source does not provide.
     #[error(
-        "`axis_freshness.{axis}`: the source provides no such axis; it is one of its `axes_provided`, as it stands there"
+        "`axis_freshness.{axis}`: the source does not provide this axis; use a path of its `axes_provided` as written there"
     )]
     UnknownAxis {
-        /// Which.
+        /// The path of the axis.
         axis: String,
     },
-    /// A requirement stands under another name than its own.
-    #[error("`axis_freshness.{key}.axis` is `{axis}`; it is the name that it stands under")]
+    /// The `axis` of a requirement differs from its key.
+    #[error("`axis_freshness.{key}.axis` is `{axis}`; it must be equal to its key `{key}`")]
     OtherAxis {
-        /// The name that it stands under.
+        /// The key of the entry.
         key: String,
-        /// The one that it has.
+        /// The value of `axis`.
         axis: String,
     },
-    /// An age is 0, or longer than anyone means.
-    #[error("`{field}` is {seconds}; it is 1 to {MAX_AGE_S} seconds")]
+    /// An age is 0 or too long.
+    #[error("`{field}` is {seconds} (1 to {MAX_AGE_S} seconds allowed)")]
     BadAge {
-        /// Where it stands.
+        /// The path of the field.
         field: String,
-        /// What it is, in seconds.
+        /// The value, in seconds.
         seconds: u64,
     },
-    /// An axis whose age the ontology bounds may become too old.
+    /// The policy allows a greater age of an axis than the ontology.
     #[error(
-        "by the ontology `{axis}` may be {limit_s} s old at the most; here it may be {max_age_s} s old: \
-         `axis_freshness.{axis}.max_age_seconds` or the default is to be no more than that"
+        "`{axis}` may become {max_age_s} s old, but the ontology allows at most {limit_s} s: set \
+         `axis_freshness.{axis}.max_age_seconds` or the default to {limit_s} or less"
     )]
     Unbounded {
-        /// Which.
+        /// The path of the axis.
         axis: String,
-        /// How old it may become by the policy, in seconds.
+        /// The maximum age that the policy allows, in seconds.
         max_age_s: u64,
-        /// How old it may be, in seconds.
+        /// The maximum age that the ontology allows, in seconds.
         limit_s: u64,
     },
-    /// A webhook is no path that a source may have for itself.
+    /// The path of a webhook is invalid or reserved by the service.
     #[error(
-        "`invalidation_triggers.{index}.config.webhook` is no path for a webhook: it begins with `{FOR_WEBHOOKS}`, or has two \
-         parts or more (`/ehr/invalidate`) and begins neither with `/v1/` nor with `/cache/`, which the service has itself; \
-         up to {WEBHOOK_MAX_BYTES} printable ASCII characters without blanks, `?` and `#`"
+        "`invalidation_triggers.{index}.config.webhook` is not a webhook path: begin it with `{FOR_WEBHOOKS}`, or use two \
+         or more segments (`/ehr/invalidate`) outside of the service's own `/v1/` and `/cache/`; at most \
+         {WEBHOOK_MAX_BYTES} printable ASCII characters without spaces, `?` and `#` are allowed"
     )]
     BadWebhook {
-        /// Which trigger, from 0.
+        /// The index of the trigger, from 0.
         index: usize,
     },
-    /// The path of a secret depends on where the daemon was started.
-    #[error(
-        "`invalidation_triggers.{index}.config.secret_file` is a relative path; allowed: an absolute one"
-    )]
+    /// A relative path of a secret depends on the daemon's working directory.
+    #[error("`invalidation_triggers.{index}.config.secret_file` is a relative path; use an absolute path")]
     BadSecretFile {
-        /// The trigger, from 0.
+        /// The index of the trigger, from 0.
         index: usize,
     },
-    /// There are too many triggers.
-    #[error("`invalidation_triggers` has {count}; it has {MAX_TRIGGERS} at the most")]
+    /// The number of triggers exceeds the limit.
+    #[error("`invalidation_triggers` has {count} entries (at most {MAX_TRIGGERS} allowed)")]
     TooManyTriggers {
-        /// How many.
+        /// The number of triggers found.
         count: usize,
     },
 }
 
 impl FreshnessPolicy {
-    /// Whether this can be the policy of a source that provides `axes`.
+    /// Validates the policy for a source that provides `axes`.
     ///
     /// # Errors
-    /// The first that speaks against it: an axis that the source does not provide, an age of 0 or beyond [`MAX_AGE_S`], an
-    /// axis that may become older than its ontology allows, a webhook whose path is none, or is the service's own.
+    /// The first fault found: an axis that the source does not provide, an age of 0 or beyond [`MAX_AGE_S`], an axis
+    /// that may become older than its ontology allows, or a webhook path that is invalid or reserved by the service.
     pub fn validate(&self, axes: &[AxisBound<'_>]) -> Result<(), BadPolicy> {
         check_age("default_max_age_seconds", self.default_max_age_seconds)?;
         for (key, requirement) in &self.axis_freshness {
@@ -141,7 +139,7 @@ fn is_for_webhooks(path: &str) -> bool {
         && path.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#'));
     let parts: Vec<_> = path.split('/').collect();
     let is_served = SERVED.iter().any(|begin| path.starts_with(begin)) && !path.starts_with(FOR_WEBHOOKS);
-    // before the first `/` there is nothing
+    // the path begins with `/`, so its first part is empty
     is_path
         && !is_served
         && matches!(parts.as_slice(), ["", first, .., last] if !first.is_empty() && !last.is_empty())

@@ -1,4 +1,4 @@
-//! What must hold of a record behind normalization: the RFC's four kinds of checks.
+//! Checks of normalized records: the RFC's four types of checks.
 
 use super::expression::{Expression, Fault};
 use super::{Normalizer, Values};
@@ -7,13 +7,13 @@ use crate::ground::rejection::{Rejection, Rule};
 use crate::ground::value::Typed;
 use regex::Regex;
 
-/// So many of the values that are allowed are told at the most.
+/// The maximum number of allowed values that a message lists.
 const ALLOWED_TOLD_MAX: usize = 16;
 
-/// A check made ready.
+/// A compiled check.
 #[derive(Debug)]
 pub(super) struct Checked {
-    /// The axis's place in the ontology.
+    /// The index of the axis in the ontology.
     pub(super) axis: usize,
     pub(super) constraint: Constraint,
     pub(super) on_failure: OnFailure,
@@ -28,7 +28,7 @@ pub(super) enum Constraint {
 }
 
 impl Normalizer {
-    /// Holds the values against the checks, and takes out what is not to stay.
+    /// Applies the checks to the values, and removes values that a failed check nullifies.
     pub(super) fn check_all(
         &self,
         values: &mut Values<'_>,
@@ -62,7 +62,7 @@ impl Normalizer {
 }
 
 impl Constraint {
-    /// What is wrong with `value` by itself, if anything.
+    /// The fault of `value` on its own, if any.
     fn fault(&self, value: &Typed) -> Option<Fault> {
         let broken = match self {
             Self::Range { min: Some(min), .. } if value < min => format!("is below {}", min.text()),
@@ -70,7 +70,7 @@ impl Constraint {
             Self::Enum(allowed) if !allowed.contains(value) => {
                 let told: Vec<_> = allowed.iter().take(ALLOWED_TOLD_MAX).map(Typed::text).collect();
                 let more = if allowed.len() > ALLOWED_TOLD_MAX { ", …" } else { "" };
-                format!("is none of the values allowed: {}{more}", told.join(", "))
+                format!("is not one of the allowed values: {}{more}", told.join(", "))
             }
             Self::Regex(regex) if !regex.is_match(&value.text()) => format!("does not match {regex}"),
             Self::Range { .. } | Self::Enum(_) | Self::Regex(_) | Self::Custom(_) => return None,

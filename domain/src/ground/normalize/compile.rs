@@ -1,4 +1,4 @@
-//! A definition made ready for an ontology: whatever cannot work is told here, and where.
+//! Compiles a definition for an ontology, and reports the location of every fault.
 
 mod constraints;
 mod parts;
@@ -11,7 +11,7 @@ use crate::ground::pipeline::{Definition, NormalizerType};
 use parts::Parts;
 use std::sync::Arc;
 
-/// Why a definition cannot be used.
+/// Why a definition is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {fault}")]
 pub struct BadDefinition {
@@ -26,10 +26,10 @@ impl BadDefinition {
 }
 
 impl Normalizer {
-    /// Makes `definition` ready for `ontology`, of whose axes the source provides `axes_provided`.
+    /// Compiles `definition` for `ontology`. The source provides the axes `axes_provided`.
     ///
     /// # Errors
-    /// What cannot work, and where it stands.
+    /// The first fault, with its location in the definition.
     pub fn new(
         definition: &Definition,
         ontology: Arc<Ontology>,
@@ -39,7 +39,7 @@ impl Normalizer {
         parts.check_header()?;
         let pipeline = &definition.pipeline;
         if let Some((name, ratio)) = pipeline.gates.invalid_ratio() {
-            let fault = format!("{ratio} is not a share of the records (0 to 1 allowed)");
+            let fault = format!("{ratio} is not a share of records (0 to 1 allowed)");
             return Err(BadDefinition::new(format!("pipeline.gates.{name}"), fault));
         }
         let mut mappings = Vec::new();
@@ -86,14 +86,14 @@ impl Normalizer {
         })
     }
 
-    /// The ontology whose records come out.
+    /// The ontology of the normalized records.
     #[must_use]
     pub fn ontology(&self) -> &Arc<Ontology> {
         &self.ontology
     }
 }
 
-/// What provenance calls a normalizer of an axis.
+/// The name of a normalizer of an axis in provenance.
 fn transformation(axis: &str, kind: NormalizerType) -> String {
     format!("{axis}:{}", kind.into_str())
 }

@@ -1,7 +1,8 @@
-//! Expressions (CEL) over the axes of a record, which are true or false.
+//! Boolean expressions (CEL) over the axes of a record.
 //!
-//! What they are taken of is bounded when they are registered, so that none takes long or differs from one time to the next:
-//! there are no loops, which would go through groups in no order, and no functions but those listed here.
+//! Registration limits the parts of an expression, so that each evaluation is fast and always gives the same result.
+//! Loops are not allowed, because they would visit groups in no fixed order. Only the functions listed here are
+//! allowed.
 
 use super::Values;
 use crate::ground::axis::{Axis, AxisType};
@@ -15,42 +16,43 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What is wrong with a value.
+/// The fault of a value.
 pub(super) struct Fault {
-    /// In words, with the value.
+    /// The fault in words, with the value.
     pub(super) reason: String,
-    /// Which bound it breaks, without the value.
+    /// The violated limit, without the value.
     pub(super) bound: String,
 }
 
-/// The most parts (values, names, operators, functions) of an expression.
+/// The maximum number of parts (values, names, operators, functions) in an expression.
 const PARTS_MAX: usize = 256;
-/// How deep they may lie in one another.
+/// The maximum nesting depth of the parts.
 const DEPTH_MAX: usize = 32;
-/// The functions that may be called.
+/// The allowed functions.
 const FUNCTIONS: [&str; 7] = ["contains", "double", "endsWith", "int", "size", "startsWith", "string"];
-/// The name of the value that is checked.
+/// The name of the checked value in an expression.
 const VALUE: &str = "value";
 
-/// An expression made ready.
+/// A compiled expression.
 pub(super) struct Expression {
     source: String,
     program: Program,
     env: Arc<Env>,
-    /// The first names of the axes that it speaks of.
+    /// The first names of the axes that the expression uses.
     names: BTreeSet<String>,
-    /// What the values that are checked are.
+    /// The type of the checked values.
     kind: AxisType,
 }
 
-/// What the parser says, without its drawing of where: that stands in words before it, as `line:column`.
+/// The parser's message on one line, without its drawing of the location. The message contains the location as
+/// `line:column`.
 fn on_one_line(told: &str) -> String {
     let what = told.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("; ");
     what.replace("ERROR: <input>:", "at ")
 }
 
 impl Expression {
-    /// The expression that is written `source`, over the axes of `ontology`, for the axis that is at `place` in it.
+    /// Compiles `source` over the axes of `ontology`, for the axis with the index `place`.
     pub(super) fn new(source: &str, ontology: &Ontology, place: usize) -> Result<Self, String> {
         let env = Arc::new(Env::stdlib());
         let program = env.compile(source).map_err(|error| on_one_line(&error.to_string()))?;
@@ -61,10 +63,10 @@ impl Expression {
             let below = ontology.axes.iter().filter(|axis| is_below(&axis.axis, name)).count();
             match (ontology.axes.iter().any(|axis| axis.axis == *name), below) {
                 (true, 0) | (false, 1..) => {}
-                (true, _) => return Err(format!("`{name}` is an axis, and others lie below it")),
+                (true, _) => return Err(format!("`{name}` is both an axis and the prefix of other axes")),
                 (false, 0) => {
                     return Err(format!(
-                        "it speaks of `{name}`, which is no axis; `{VALUE}` is the value that is checked"
+                        "it uses `{name}`, which is not an axis; use `{VALUE}` for the checked value"
                     ));
                 }
             }
@@ -73,7 +75,7 @@ impl Expression {
         Ok(Self { source: source.to_owned(), program, env, names: parts.names, kind })
     }
 
-    /// The record's values as the expression has them: an axis without a value is null, a group without any is empty.
+    /// The variables of the expression: an axis without a value is null, a group without values is empty.
     pub(super) fn context(&self, ontology: &Ontology, values: &Values<'_>) -> Context<'static, 'static> {
         let mut context = Context::with_env(Arc::clone(&self.env));
         for name in &self.names {
@@ -98,7 +100,7 @@ impl Expression {
         context
     }
 
-    /// What is wrong with `value` among the others, if anything.
+    /// The fault of `value` in the context of the other values, if any.
     pub(super) fn fault(&self, context: &Context<'_, '_>, value: &Typed) -> Option<Fault> {
         let mut scope = context.new_inner_scope();
         scope.add_variable_from_value(VALUE, cel(value, self.kind));
@@ -112,7 +114,7 @@ impl Expression {
                     matches!(context.get_variable(name.as_str()), Some(null) if null.get_type().name() == "null_type")
                 });
                 let missing: Vec<_> = missing.map(|name| format!("; `{name}` is missing")).collect();
-                // what the error says may name a key that is one of the values
+                // the error text may contain a key, which is a value of the record
                 let bound = format!("`{}` cannot be evaluated", self.source);
                 Some(Fault { reason: format!("{bound}: {}{}", words(&error), missing.concat()), bound })
             }
@@ -126,12 +128,12 @@ impl fmt::Debug for Expression {
     }
 }
 
-/// Whether `path` lies below the axes' first name `name`.
+/// Whether the path begins with `name` and has more names after it.
 fn is_below(path: &str, name: &str) -> bool {
     path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// What is wrong, without the values: groups would be written out in no order.
+/// The error without values, because groups would be printed in no fixed order.
 fn words(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(name) => format!("there is no `{name}`"),
@@ -141,11 +143,11 @@ fn words(error: &ExecutionError) -> String {
         }
         ExecutionError::Overflow(..) => "a whole number leaves 64 bits".to_owned(),
         ExecutionError::FunctionError { function, message } => format!("{function}: {message}"),
-        _ => "its values are not of the types that it takes".to_owned(),
+        _ => "its values have the wrong types".to_owned(),
     }
 }
 
-/// What an expression is made of.
+/// The parts of an expression, as counted so far.
 #[derive(Default)]
 struct Parts {
     count: usize,
@@ -153,11 +155,13 @@ struct Parts {
 }
 
 impl Parts {
-    /// Takes in `part`, which lies `depth` deep.
+    /// Counts `part` at the nesting depth `depth`.
     fn take(&mut self, part: &IdedExpr, depth: usize) -> Result<(), String> {
         self.count += 1;
         if self.count > PARTS_MAX || depth > DEPTH_MAX {
-            return Err(format!("an expression has at most {PARTS_MAX} parts, {DEPTH_MAX} deep"));
+            return Err(format!(
+                "the expression is too large (at most {PARTS_MAX} parts, nested {DEPTH_MAX} deep, allowed)"
+            ));
         }
         match &part.expr {
             Expr::Literal(_) => Ok(()),
@@ -170,7 +174,7 @@ impl Parts {
                 let name = call.func_name.as_str();
                 let is_operator = !name.contains(|letter: char| letter.is_ascii_alphabetic()) || name == "@in";
                 if !is_operator && !FUNCTIONS.contains(&name) {
-                    return Err(format!("there is no function `{name}`; there are {}", FUNCTIONS.join(", ")));
+                    return Err(format!("unknown function `{name}`; the functions are: {}", FUNCTIONS.join(", ")));
                 }
                 let target = call.target.as_deref().into_iter();
                 target.chain(&call.args).try_for_each(|argument| self.take(argument, depth + 1))
@@ -184,17 +188,17 @@ impl Parts {
                 EntryExpr::StructField(field) => self.take(&field.value, depth + 1),
             }),
             Expr::Comprehension(_) => {
-                Err("an expression has no loops (`all`, `exists`, `map`, `filter`): the values of a group are checked one by \
+                Err("an expression cannot have loops (`all`, `exists`, `map`, `filter`); the values of a group are checked one by \
                      one"
                     .to_owned())
             }
-            Expr::Struct(_) | Expr::Unspecified => Err("an expression makes no objects".to_owned()),
+            Expr::Struct(_) | Expr::Unspecified => Err("an expression cannot create objects".to_owned()),
         }
     }
 }
 
-/// The value of an axis of type `kind`. Integers are exact as far as 64 bits go; numbers are the nearest double, whether they
-/// are whole or not, so that an expression holds for all values or for none.
+/// The CEL value of an axis of type `kind`. Integers of up to 64 bits are exact. A number is always the nearest double,
+/// whole or not, so that an expression has the right types for all values or for none.
 fn cel(value: &Typed, kind: AxisType) -> Value {
     match value {
         Typed::Bool(value) => Value::Bool(*value),
@@ -208,7 +212,7 @@ fn cel(value: &Typed, kind: AxisType) -> Value {
     }
 }
 
-/// Values by the names on their paths: `nutrients.water.amount` is the member `amount` of `water` of `nutrients`.
+/// Values as a tree of path names: `nutrients.water.amount` is the member `amount` of `water` of `nutrients`.
 #[derive(Default)]
 struct Tree {
     value: Option<Value>,

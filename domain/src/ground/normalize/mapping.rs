@@ -1,4 +1,4 @@
-//! Fields become axes: which value of a raw record goes where.
+//! Mappings of the fields of a raw record to axes.
 
 use super::{Mapped, Normalizer, Values, text_of};
 use crate::base::blank::is_blank;
@@ -13,45 +13,45 @@ use crate::ground::value::{NotOfAxis, Typed};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The most values of one group in one record.
+/// The maximum number of values of one group in one record.
 const GROUP_VALUES_MAX: usize = 10_000;
 
-/// A mapping made ready.
+/// A compiled mapping.
 #[derive(Debug)]
 pub(super) struct Mapping {
     pub(super) source: Path,
-    /// The axis's place in the ontology.
+    /// The index of the axis in the ontology.
     pub(super) axis: usize,
     pub(super) required: bool,
     pub(super) default: Option<Typed>,
-    /// Where the key of each element stands; its own name where nothing is said.
+    /// The path of the key in each element; by default the name of the member is the key.
     pub(super) key: Option<Path>,
     pub(super) key_words: Option<Words>,
-    /// Where each value's unit stands.
+    /// The path of each value's unit.
     pub(super) unit: Option<Path>,
     pub(super) transform: Option<Transform>,
-    /// By which definition its values were measured, where that is told.
+    /// The definition by which its values were measured, if known.
     pub(super) definition: Option<Definition>,
 }
 
-/// By which definition the values of an axis were measured.
+/// The definition by which the values of an axis were measured.
 #[derive(Debug)]
 pub(super) enum Definition {
     Always(String),
     ByAxis { axis: String, words: Words },
 }
 
-/// A value as it stands in the record, or as a normalizer has made it.
+/// A value from the record, or the result of a normalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Draft<'r> {
-    /// A text, in the source's own writing.
+    /// A text in the source's own notation.
     Text(Cow<'r, str>),
-    /// Something else, or what has its meaning already.
+    /// A value of another type, or one that is parsed already.
     Typed(Typed),
 }
 
 impl Draft<'_> {
-    /// The text of a value, whatever it is.
+    /// The text of the value, of any type.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
@@ -72,31 +72,31 @@ pub(super) fn number(draft: Draft<'_>, path: &str) -> Result<Decimal, Rejection>
     })
 }
 
-/// What a mapping finds for an axis.
+/// A value for an axis, found by a mapping.
 #[derive(Debug)]
 pub(super) enum Found<'n, 'r> {
-    /// What the record holds, which its axis's normalizers are for.
+    /// A value of the record, to be normalized.
     Draft(Draft<'r>),
-    /// What stands in where it holds nothing: a value of the axis already.
+    /// The default value for a missing field. It is not normalized.
     Default(&'n Typed),
 }
 
 impl<'r> Draft<'r> {
-    /// The value that `raw` holds; nothing where it is null or blank. A number counts as what it is, not as it is spelled.
+    /// The value of `raw`; `None` if it is null or blank. Different spellings of a number give the same value.
     pub(super) fn of(raw: &'r Raw, path: &str) -> Result<Option<Self>, Rejection> {
         match raw {
             Raw::Null => Ok(None),
             Raw::Bool(value) => Ok(Some(Self::Typed(Typed::Bool(*value)))),
             Raw::Number(digits) => Ok(Some(match digits.parse() {
                 Ok(number) => Self::Typed(Typed::Number(number)),
-                // what has more digits than a number may is a text, where its axis takes one
+                // a number with too many digits is kept as a text, which a text axis accepts
                 Err(_) => Self::Text(digits.into()),
             })),
             Raw::Text(text) => Ok(Some(Self::Text(text.into())).filter(|_| !is_blank(text))),
             Raw::List(_) | Raw::Object(_) => Err(Rejection::new(
                 Rule::Mapping,
                 Some(path),
-                "a list or an object stands where one value should",
+                "a list or an object is in the place of a single value",
             )),
         }
     }
@@ -112,7 +112,7 @@ impl<'r> Draft<'r> {
 }
 
 impl Normalizer {
-    /// Every value that the mappings find in `raw`.
+    /// All values that the mappings find in `raw`.
     pub(super) fn mapped<'n, 'r>(
         &'n self,
         raw: &'r Raw,
@@ -165,7 +165,7 @@ impl Normalizer {
                 None => element.name.map(Cow::Borrowed),
             };
             let key =
-                key.ok_or_else(|| refuse(format!("its element {place} has nothing to be called by")))?;
+                key.ok_or_else(|| refuse(format!("its element {place} has no name")))?;
             let Some(key) = mapping.called(&key, warnings)? else { continue };
             let path = axis.at_key(key);
             let Some(raw_value) = mapping.source.find_within(element.raw) else { continue };
@@ -177,7 +177,7 @@ impl Normalizer {
     }
 }
 
-/// By which definitions the values were measured, of those of which that is told.
+/// The known definitions by which the values were measured, by path.
 pub(super) fn definitions_of(
     values: &Values<'_>,
     warnings: &mut Vec<Rejection>,
@@ -193,7 +193,7 @@ pub(super) fn definitions_of(
 }
 
 impl Definition {
-    /// By which definition the value at `path` was measured; nothing where that is not told.
+    /// The definition by which the value at `path` was measured; `None` if it is not known.
     fn of(
         &self,
         path: &str,
@@ -211,7 +211,7 @@ impl Definition {
                 None => NotOfAxis::new(&word, format!("a word of the table of definitions by `{axis}`"))
                     .to_string(),
             },
-            None => format!("`{axis}`, which says by which definition it was measured, has no value"),
+            None => format!("`{axis}`, which selects the definition of the measurement, has no value"),
         };
         let rejection = Rejection::new(Rule::EnumMapping, Some(path), fault);
         if words.otherwise == Otherwise::Reject {
@@ -236,7 +236,7 @@ impl Mapping {
         Ok(Some(Mapped { mapping: self, path, found, unit }))
     }
 
-    /// What the ontology calls the element that the source calls `key`; nothing where it is not taken.
+    /// The ontology's key for the element that the source calls `key`; `None` if the element is ignored.
     fn called<'k>(
         &'k self,
         key: &'k str,
@@ -247,15 +247,15 @@ impl Mapping {
         let called = match words.map(|words| (words.entries.get(key), words.otherwise)) {
             Some((Some(called), _)) => called.as_deref(),
             None | Some((None, Otherwise::Keep)) => Some(key),
-            Some((None, Otherwise::Reject)) => return Err(refuse(format!("nothing is known of `{key}`"))),
+            Some((None, Otherwise::Reject)) => return Err(refuse(format!("`{key}` is not in the table"))),
             Some((None, Otherwise::Warn)) => {
-                warnings.push(refuse(format!("nothing is known of `{key}`")));
+                warnings.push(refuse(format!("`{key}` is not in the table")));
                 None
             }
         };
         match called {
             Some(called) if !is_group_key(called) => Err(refuse(format!(
-                "`{called}` cannot stand in a path: a key has `A-Z a-z 0-9 _ -`; name it in a table"
+                "`{called}` cannot be part of a path (`A-Z a-z 0-9 _ -` allowed); give it a name in a table"
             ))),
             called => Ok(called),
         }

@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use strum::IntoStaticStr;
 
-/// The most columns of a header that an error names.
+/// The maximum number of columns of a header that an error names.
 const COLUMNS_NAMED_MAX: usize = 50;
-/// The most characters of a column's name in an error.
+/// The maximum length of a column's name in an error, in characters.
 const COLUMN_NAME_MAX_CHARS: usize = 64;
 
-/// A path of a definition, and what reads it.
+/// A path of a definition, and the part of the definition that contains it.
 #[derive(Debug, Clone, Copy)]
 pub struct PathUse<'n> {
     path: &'n Path,
@@ -101,7 +101,7 @@ impl PathUse<'_> {
         self.path.matches(raw)
     }
 
-    /// Whether the path may match nothing: a mapping with a default value may exist for that value alone.
+    /// Whether the path may match nothing. A mapping with a default value may exist only for that value.
     #[must_use]
     pub const fn may_be_unmatched(&self) -> bool {
         self.has_default

@@ -1,45 +1,46 @@
 //! JSON Schemas for raw records.
 //!
-//! What a schema may ask for is bounded when it is registered: it holds everything that it refers to, nothing in it holds
-//! itself, and written out in full it is not too long. So a record is checked in a time that its own size bounds.
+//! Registration limits schemas: a schema contains everything that it refers to, has no recursion, and is not too large
+//! with all references expanded. The time to check a record is therefore limited by the size of the record.
 
 use crate::base::raw::Raw;
 use crate::ground::rejection::{Rejection, Rule};
 use jsonschema::{PatternOptions, Registry, Validator};
 use serde_json::{Value as Json, json};
 
-/// A compiled pattern of a schema takes so much memory at the most.
+/// The maximum memory of a compiled pattern, in bytes.
 const PATTERN_MAX_BYTES: usize = 1 << 20;
-/// The most patterns of a schema.
+/// The maximum number of patterns in a schema.
 const PATTERNS_MAX: usize = 64;
-/// The most values in a schema, with what it refers to written out in each place.
+/// The maximum number of values in a schema with all references expanded.
 const VALUES_MAX: usize = 10_000;
-/// How deep they may lie in one another.
+/// The maximum nesting depth of values.
 const DEPTH_MAX: usize = 64;
-/// The most work to check one record: the values of the schema with its references written out, times the values of the
-/// record.
+/// The maximum work to check one record: the number of values of the schema with references expanded, times the number
+/// of values of the record.
 const WORK_MAX: u64 = 20_000_000;
 /// The bytes of text in a record that count as one value.
 const TEXT_BYTES_A_VALUE: usize = 64;
-/// The longest value that is quoted where it fails, in bytes.
+/// The maximum length of a failing value that is quoted, in bytes.
 const QUOTED_MAX_BYTES: usize = 100;
-/// What a schema is called while it is compiled.
+/// The URI of a schema while it is compiled.
 const URI: &str = "urn:schema";
 
-/// A schema made ready.
+/// A compiled schema.
 #[derive(Debug)]
 pub(super) struct Schema {
     validator: Validator,
-    /// The number of its values, with references written out.
+    /// The number of its values, with references expanded.
     values: usize,
     /// Whether the schema may compare each value of a record with all others.
     looks_back: bool,
 }
 
 impl Schema {
-    /// The part of `document` that is at `pointer` (RFC 6901), or all of it.
+    /// Compiles the part of `document` at `pointer` (RFC 6901), or all of it.
     ///
-    /// Whatever the schema refers to must be in it: nothing is fetched. Patterns are matched in linear time.
+    /// The schema must contain everything that it refers to, because nothing is fetched. Patterns are matched in linear
+    /// time.
     pub(super) fn new(document: &Json, pointer: &str) -> Result<Self, String> {
         let part = document.pointer(pointer);
         let part = part.ok_or_else(|| format!("the schema has nothing at `{pointer}`"))?;
@@ -49,7 +50,7 @@ impl Schema {
         let Size { values, looks_back, .. } = size;
         let patterns =
             PatternOptions::regex().size_limit(PATTERN_MAX_BYTES).dfa_size_limit(PATTERN_MAX_BYTES);
-        // the part is looked at where it stands, since it may refer to others
+        // the part is compiled in its place, because it may refer to other parts
         let mut reference = json!({ "$ref": format!("{URI}#{pointer}") });
         if let (Some(draft), Some(members)) = (document.get("$schema"), reference.as_object_mut()) {
             members.insert("$schema".to_owned(), draft.clone());
@@ -63,7 +64,7 @@ impl Schema {
         })
     }
 
-    /// Whether `raw` keeps to it.
+    /// Checks `raw` against the schema.
     pub(super) fn check(&self, raw: &Raw) -> Result<(), Rejection> {
         let record = raw.to_value();
         let work = self.work(&record);
@@ -80,7 +81,7 @@ impl Schema {
             } else {
                 error.to_string()
             };
-            // the place in the record may hold names of the record: that in the schema is the definition's own
+            // the path in the record may contain names of the record; the path in the schema belongs to the definition
             let bound = format!("it breaks `{}` of the schema", error.schema_path());
             Rejection::new(Rule::Schema, Some(place.as_str()).filter(|at| !at.is_empty()), reason)
                 .of_bound(bound)
@@ -123,7 +124,7 @@ fn check_names(part: &Json, is_root: bool, draft_4: bool) -> Result<(), String> 
             let is_base = matches!(name.as_str(), "$id" | "$schema") || draft_4 && name == "id";
             if is_base && !is_root && member.is_string() {
                 return Err(format!(
-                    "`{name}` is {member} within the schema; it is allowed at its top alone"
+                    "`{name}` is {member} inside the schema; it is only allowed at the top level"
                 ));
             }
             check_names(member, false, draft_4)
@@ -132,7 +133,7 @@ fn check_names(part: &Json, is_root: bool, draft_4: bool) -> Result<(), String> 
     }
 }
 
-/// How much a schema asks for.
+/// The size of a schema, as counted so far.
 struct Size<'d> {
     document: &'d Json,
     values: usize,
@@ -146,8 +147,8 @@ impl Size<'_> {
         self.values = self.values.saturating_add(times);
         if self.values > VALUES_MAX || depth > DEPTH_MAX {
             return Err(format!(
-                "with what it refers to written out in each place, a schema has at most {VALUES_MAX} values, {DEPTH_MAX} \
-                 deep, so that none holds itself"
+                "the schema is too large or recursive (with references expanded, at most {VALUES_MAX} values, nested \
+                 {DEPTH_MAX} deep, allowed)"
             ));
         }
         match part {
@@ -165,7 +166,7 @@ impl Size<'_> {
                     _ => 0,
                 };
                 if self.patterns > PATTERNS_MAX {
-                    return Err(format!("a schema has at most {PATTERNS_MAX} patterns"));
+                    return Err(format!("the schema has too many patterns (at most {PATTERNS_MAX} allowed)"));
                 }
                 match (name.as_str(), member) {
                     ("$ref" | "$dynamicRef" | "$recursiveRef", Json::String(reference)) => {
@@ -173,7 +174,7 @@ impl Size<'_> {
                         let target = target.filter(|pointer| !pointer.contains('%')).and_then(|pointer| self.document.pointer(pointer));
                         let target = target.ok_or_else(|| {
                             format!(
-                                "`{name}` is `{reference}`; a schema refers to its own parts alone, by `$ref` and a pointer \
+                                "`{name}` is `{reference}`; a schema can only refer to its own parts, by `$ref` and a pointer \
                                  like `#/definitions/code`, without `%`"
                             )
                         })?;

@@ -1,16 +1,16 @@
-//! How large a record may become: one that has no room where records are kept is one record rejected, and no run that fails.
+//! Limits for the size of a record. A record that exceeds a limit is rejected; the run continues.
 
 use super::Values;
 use crate::ground::ontology::Ontology;
 use crate::ground::rejection::{Rejection, Rule};
 use std::collections::BTreeMap;
 
-/// The longest text by which records are looked up or told apart, in bytes.
+/// The maximum length of a text that is part of a key or an index, in bytes.
 const KEY_MAX_BYTES: usize = 2048;
-/// The most that all paths, values and definitions of a record have together, in bytes; its JSON has six times that at most.
+/// The maximum size of all paths, values and definitions of a record, in bytes; its JSON is at most six times as large.
 const CONTENT_MAX_BYTES: usize = 512 * 1024;
 
-/// Whether there is room for the values and their definitions; values by which records are looked up are in keys.
+/// Checks the size of the values and their definitions, and of the values that become parts of keys.
 pub(super) fn check_values(
     values: &Values<'_>,
     definitions: &BTreeMap<String, String>,
@@ -27,22 +27,22 @@ pub(super) fn check_values(
         };
         identity_bytes += if axis.identity { text.len() } else { 0 };
         if text.len().max(identity_bytes) > KEY_MAX_BYTES {
-            let reason = format!("records are looked up by it: it has more than {KEY_MAX_BYTES} bytes");
+            let reason = format!("its value, a lookup key, has more than {KEY_MAX_BYTES} bytes");
             return Err(Rejection::new(Rule::AxisType, Some(path), reason));
         }
     }
     if size_bytes <= CONTENT_MAX_BYTES {
         return Ok(());
     }
-    let reason = format!("the record would have {size_bytes} bytes, {CONTENT_MAX_BYTES} at most");
+    let reason = format!("the record has {size_bytes} bytes (at most {CONTENT_MAX_BYTES} allowed)");
     Err(Rejection::new(Rule::Mapping, None, reason))
 }
 
-/// Whether there is room for the id, which is in keys.
+/// Checks the size of the id, which is part of keys.
 pub(super) fn check_id(id: &str) -> Result<(), Rejection> {
     if id.len() <= KEY_MAX_BYTES {
         return Ok(());
     }
-    let reason = format!("its id has {} bytes, {KEY_MAX_BYTES} at most", id.len());
+    let reason = format!("its id has {} bytes (at most {KEY_MAX_BYTES} allowed)", id.len());
     Err(Rejection::new(Rule::Mapping, None, reason))
 }

@@ -13,10 +13,10 @@ use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-/// A step that the values of an axis go through.
+/// A step that is applied to the values of an axis.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// The axis's place in the ontology.
+    /// The index of the axis in the ontology.
     pub(super) axis: usize,
     pub(super) kind: StepKind,
 }
@@ -32,13 +32,13 @@ pub(super) enum StepKind {
     Identity,
 }
 
-/// Dates in other forms than RFC 3339's.
+/// Dates in other formats than RFC 3339.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Dates {
     pub(super) formats: Vec<String>,
 }
 
-/// Rounded to so many digits behind the point.
+/// Rounding to a number of decimal places.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Precision {
@@ -70,7 +70,7 @@ pub(super) enum Case {
 }
 
 impl Normalizer {
-    /// What a value comes to behind the steps of its axis; nothing where it is knowingly not taken.
+    /// The value after the steps of its axis; `None` if a table of words drops it.
     pub(super) fn stepped<'r>(
         &'r self,
         mapping: &Mapping,
@@ -162,18 +162,18 @@ impl Dates {
         })
     }
 
-    /// The day or the moment that `text` is in any of the forms; a moment without an offset is one of UTC.
+    /// Parses `text` as a day or a time in any of the formats; a time without an offset is in UTC.
     pub(super) fn date(&self, text: &str) -> Option<Date> {
         Date::read(text).or_else(|| self.formats.iter().find_map(|format| in_format(format, text)))
     }
 
-    /// The moment that `text` names; a day begins at midnight UTC.
+    /// Parses `text` as a time; a day begins at midnight UTC.
     pub(super) fn moment(&self, text: &str) -> Option<Timestamp> {
         self.date(text)?.moment()
     }
 }
 
-/// What `text` is in `format`: a day where no hour is named.
+/// Parses `text` in `format`; the result is a day if no hour is named.
 fn in_format(format: &str, text: &str) -> Option<Date> {
     let parts = strtime::parse(format, text).ok()?;
     if let Ok(moment) = parts.to_timestamp() {

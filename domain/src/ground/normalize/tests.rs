@@ -1,4 +1,4 @@
-//! Normalization held to its word: the definitions that are shipped, and one that has something of everything.
+//! Tests of normalization: the shipped definitions, and a test definition that uses every feature.
 
 mod checks;
 mod definitions;
@@ -67,7 +67,7 @@ fn definition() -> Json {
     })
 }
 
-/// The definition with `value` at each pointer, which is appended where that ends in `/-`.
+/// The definition with `value` at each pointer; a pointer that ends in `/-` appends to a list.
 fn with<const N: usize>(changes: [(&str, Json); N]) -> Json {
     let mut definition = definition();
     for (pointer, value) in changes {
@@ -81,7 +81,7 @@ fn with<const N: usize>(changes: [(&str, Json); N]) -> Json {
     definition
 }
 
-/// `definition` made ready.
+/// Compiles `definition`.
 fn made(definition: Json) -> Result<Normalizer, BadDefinition> {
     let definition: Definition = serde_json::from_value(definition).unwrap();
     let ontology = ontology();
@@ -106,12 +106,12 @@ fn raw(record: &Json) -> Raw {
     Raw::parse(record.to_string().as_bytes()).unwrap()
 }
 
-/// What `record` comes to by `definition`.
+/// Normalizes `record` by `definition`.
 fn normalized(definition: Json, record: Json) -> Result<Normalized, Rejection> {
     made(definition).unwrap_or_else(|error| panic!("{error}")).normalize(&raw(&record))
 }
 
-/// What `record` says by `definition` on all axes but its id.
+/// The content of `record` by `definition`, without its id.
 fn axes(definition: Json, record: Json) -> Json {
     let normalized = normalized(definition, record).unwrap_or_else(|error| panic!("{error:?}"));
     let mut axes = serde_json::to_value(normalized.content.axes).unwrap();
@@ -119,7 +119,7 @@ fn axes(definition: Json, record: Json) -> Json {
     axes
 }
 
-/// Whether `record` is not taken by `definition`, by this rule, at this place, with these words in the reason.
+/// Asserts that `definition` rejects `record` by this rule, at this place, with these words in the reason.
 #[track_caller]
 fn refused(definition: Json, record: Json, rule: Rule, place: &str, words: &str) {
     match normalized(definition, record) {

@@ -1,4 +1,5 @@
-//! Conversion into the unit of an axis, with the factors kept: to find one takes longer than all else that is done to a value.
+//! Conversion to the unit of an axis. Factors are cached, because computing one takes longer than all other work on a
+//! value.
 
 use super::mapping::{Draft, number};
 use crate::base::decimal::{Decimal, Rounding};
@@ -7,27 +8,28 @@ use crate::ground::rejection::{Rejection, Rule};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// So many spellings of units have their factors kept, for each substance; others are reckoned out again each time.
+/// The maximum number of unit spellings for each substance whose factors are cached; the factors of others are computed
+/// each time.
 const SPELLINGS_KEPT_MAX: usize = 256;
-/// The name in a table that stands for every substance.
+/// The name in a table that matches every substance.
 const ANY_SUBSTANCE: &str = "*";
 
-/// Into the unit of the axis.
+/// A conversion to the unit of an axis.
 #[derive(Debug)]
 pub(super) struct Units {
-    /// The unit of every value; else each has its own beside it.
+    /// The unit of every value; `None` if each value has its own unit in a field.
     from: Option<String>,
     to: Unit,
-    /// What units come to that no unit knows, by the substance.
+    /// The equivalents of units that have no general conversion, by substance.
     table: BTreeMap<String, Vec<Equivalence>>,
-    /// Digits behind the point, where a value would else not end.
+    /// The decimal places to round to; by default the result must be exact.
     digits: Option<i32>,
-    /// The factors found so far, by the substance, as far as the table has it, and the spelling.
+    /// The factors found so far, by substance as named in the table, then by spelling of the unit.
     known: RwLock<BTreeMap<String, HashMap<String, Arc<Factor>>>>,
 }
 
 impl Units {
-    /// The conversion of values in `from`, or in the unit beside each, to `to`.
+    /// A conversion to `to` from `from`, or from the unit of each value.
     pub(super) fn new(
         from: Option<String>,
         to: Unit,
@@ -37,7 +39,7 @@ impl Units {
         Self { from, to, table, digits, known: RwLock::default() }
     }
 
-    /// The value of `draft`, which is in `unit` where not all are in one, in the unit of the axis.
+    /// Converts `draft` to the unit of the axis. `unit` is its own unit, which is used if there is no common one.
     pub(super) fn convert(
         &self,
         draft: Draft<'_>,
@@ -48,7 +50,7 @@ impl Units {
         let refuse = |reason: String| Rejection::new(Rule::UnitConversion, Some(path), reason);
         let value = number(draft, path)?;
         let spelling =
-            self.from.as_deref().or(unit).ok_or_else(|| refuse("nothing says which unit it is in".into()))?;
+            self.from.as_deref().or(unit).ok_or_else(|| refuse("its unit is not given".into()))?;
         let factor = self.factor(spelling, substance);
         let factor =
             factor.map_err(|error| refuse(format!("{error} (of `{spelling}`, for `{substance}`)")))?;
@@ -59,10 +61,10 @@ impl Units {
         converted.map_err(|error| refuse(error.to_string()))
     }
 
-    /// What a number in the unit spelled `spelling` is multiplied by, for a substance.
+    /// The factor for a number in the unit with this spelling, for a substance.
     pub(super) fn factor(&self, spelling: &str, substance: &str) -> Result<Arc<Factor>, UnitError> {
         let substance = self.table.get_key_value(substance).map_or(ANY_SUBSTANCE, |(name, _)| name);
-        // what is in there is right, whoever panicked beside it
+        // the cached factors are valid even if another thread panicked
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(factor) = known.get(substance).and_then(|factors| factors.get(spelling)) {
             return Ok(Arc::clone(factor));
@@ -77,7 +79,8 @@ impl Units {
         Ok(factor)
     }
 
-    /// The factor from `unit`: by what units are, or else by what the table says of the substance, or of all.
+    /// The factor from `unit`: by the definition of the units, else by the table's entry for the substance or for all
+    /// substances.
     fn found(&self, unit: &Unit, substance: &str) -> Result<Factor, UnitError> {
         let by_table = || {
             let names = [substance, ANY_SUBSTANCE].into_iter();

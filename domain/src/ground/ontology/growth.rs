@@ -1,9 +1,9 @@
-//! Whether a version of an ontology only adds to another, so that records that were made by the one are read by the other.
+//! Checks whether a version of an ontology only adds to an older one, so that existing records keep their meaning.
 
 use super::Ontology;
 use crate::ground::axis::Axis;
 
-/// What records depend on and a version does not keep.
+/// A change that would alter the meaning of existing records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("axis `{axis}`: {fault}")]
 pub struct NotKept {
@@ -12,20 +12,21 @@ pub struct NotKept {
 }
 
 impl Ontology {
-    /// Whether records that were made by `older` mean the same by this version.
+    /// Checks that records of `older` have the same meaning with this version.
     ///
-    /// Its axes are at their places, by which index entries name them, with the same type, unit, class, identity and index,
-    /// and what words they have. What is new stands behind them and is no identity: the records have no value of it.
+    /// Its axes must have the same positions, by which index entries refer to them, and the same type, unit, class,
+    /// identity and index. An enum must keep its values. New axes must come after the others and cannot be identities,
+    /// because existing records have no value on them.
     ///
     /// # Errors
-    /// The first axis that is not kept, or new and an identity.
+    /// The first axis that is changed or removed, or that is new and an identity.
     pub fn keeps(&self, older: &Self) -> Result<(), NotKept> {
         for (place, axis) in older.axes.iter().enumerate() {
             let fault = match self.axes.get(place).filter(|same| same.axis == axis.axis) {
                 Some(same) => same.change_of(axis),
                 None => Some(match self.axes.iter().position(|moved| moved.axis == axis.axis) {
-                    Some(moved) => format!("it is at place {place}, and would be at {moved}"),
-                    None => "it would not be there any more".to_owned(),
+                    Some(moved) => format!("its position would change from {place} to {moved}"),
+                    None => "it would be removed".to_owned(),
                 }),
             };
             if let Some(fault) = fault {
@@ -34,7 +35,8 @@ impl Ontology {
         }
         match self.axes.iter().skip(older.axes.len()).find(|axis| axis.identity) {
             Some(axis) => {
-                let fault = "it would be an identity that the records do not have".to_owned();
+                let fault =
+                    "it would be a new identity axis, for which existing records have no value".to_owned();
                 Err(NotKept { axis: axis.axis.clone(), fault })
             }
             None => Ok(()),
@@ -43,7 +45,7 @@ impl Ontology {
 }
 
 impl Axis {
-    /// What of `before` records depend on and this axis does not keep.
+    /// The first property that records depend on and that differs from `before`.
     fn change_of(&self, before: &Self) -> Option<String> {
         let unit = |axis: &Self| axis.unit.clone().unwrap_or_else(|| "none".to_owned());
         let parts = [
@@ -55,8 +57,8 @@ impl Axis {
         ];
         let changed = parts.into_iter().find(|(_, before, after)| before != after);
         let changed =
-            changed.map(|(part, before, after)| format!("`{part}` is {before}, and would be {after}"));
+            changed.map(|(part, before, after)| format!("`{part}` would change from {before} to {after}"));
         let lost = || before.values.iter().find(|value| !self.values.contains(value));
-        changed.or_else(|| lost().map(|value| format!("`values` would not have `{value}` any more")))
+        changed.or_else(|| lost().map(|value| format!("`{value}` would be removed from `values`")))
     }
 }

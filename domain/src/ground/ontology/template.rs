@@ -1,8 +1,8 @@
-//! Templates of facts: how what a record says is put into words, so that text can be checked against it (seed:
-//! `oracle-a-rules`, whose facts are sentences; the decisions on how to read the seeds leave the sentences to the ontology).
+//! Fact templates: sentences that turn records into facts, against which text is checked (seed: `oracle-a-rules`, whose
+//! facts are sentences; by the decisions on how to read the seeds, the ontology defines the sentences).
 //!
-//! A template is a sentence with the paths of axes in braces. It gives a fact of every record that has a value of each of them,
-//! and none of any other. A value that was measured by a definition of its own is only told together with that.
+//! A template is a sentence with the paths of axes in braces. It gives a fact for each record that has values on all of
+//! these axes. A value with its own definition is only included if the template also includes the definition.
 
 mod figure;
 mod render;
@@ -16,11 +16,11 @@ use figure::Figure;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The most templates of an ontology.
+/// The maximum number of templates in an ontology.
 pub const TEMPLATES_MAX: usize = 64;
-/// The longest template, in bytes.
+/// The maximum length of a template, in bytes.
 pub const TEMPLATE_MAX_BYTES: usize = 512;
-/// The longest fact that one gives, in bytes.
+/// The maximum length of a fact, in bytes.
 pub const FACT_MAX_BYTES: usize = 2_048;
 
 /// A sentence that turns a record into a fact.
@@ -33,7 +33,7 @@ pub struct FactTemplate {
     pub template: String,
 }
 
-/// A template that was read.
+/// A parsed template.
 #[derive(Debug, Clone)]
 pub struct Template<'o> {
     template_id: &'o TemplateId,
@@ -43,34 +43,34 @@ pub struct Template<'o> {
 /// A piece of a sentence.
 #[derive(Debug, Clone)]
 enum Piece<'o> {
-    /// Words.
+    /// Literal text.
     Text(String),
-    /// The key of a value of a group; with spaces between its words or as it is.
+    /// The key of a value of a group, with spaces between its words or unchanged.
     Key { in_words: bool },
-    /// What is told of an axis, which is written `path`.
+    /// A property of the axis at `path`.
     Axis { axis: &'o Axis, path: String, told: Told },
 }
 
-/// What is told of an axis.
+/// The property of an axis that a template includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// Its value.
+    /// The value of the axis.
     Value(Figure),
-    /// The UCUM code of its unit.
+    /// The UCUM code of the unit of the axis.
     Unit,
-    /// By which definition the value was measured.
+    /// The definition by which the value was measured.
     Definition,
 }
 
 impl<'o> Template<'o> {
-    /// What `written` means in `ontology`.
+    /// Parses `written` for `ontology`.
     ///
     /// # Errors
-    /// What is wrong with it, and what is allowed.
+    /// The first fault, with the allowed form.
     pub fn read(written: &'o FactTemplate, ontology: &'o Ontology) -> Result<Self, String> {
         let text = written.template.as_str();
         if !(1..=TEMPLATE_MAX_BYTES).contains(&text.len()) {
-            return Err(format!("it has {} bytes; 1 to {TEMPLATE_MAX_BYTES} are taken", text.len()));
+            return Err(format!("it has {} bytes (1 to {TEMPLATE_MAX_BYTES} allowed)", text.len()));
         }
         let mut pieces = Vec::new();
         for piece in split(text)? {
@@ -84,15 +84,15 @@ impl<'o> Template<'o> {
         Ok(template)
     }
 
-    /// All templates of `ontology`, which is valid.
+    /// All templates of `ontology`, which must be valid.
     #[must_use]
     pub fn all(ontology: &'o Ontology) -> Vec<Self> {
         let read = |written| Self::read(written, ontology).ok();
         ontology.fact_templates.iter().filter_map(read).collect()
     }
 
-    /// Whether it can give a fact of a record of which `axes` were asked for: paths of axes, of a whole group or of one of it.
-    /// Identities are always given.
+    /// Whether the template can give a fact if only `axes` were requested: paths of axes, of whole groups or of single
+    /// values of groups. Identity axes are always returned.
     #[must_use]
     pub fn is_made_of(&self, axes: &[String]) -> bool {
         let covers = |axis: &Axis, path: &str| {
@@ -105,18 +105,18 @@ impl<'o> Template<'o> {
         self.axes().all(|(axis, path, _)| covers(axis, path))
     }
 
-    /// The paths that it names and that are no identities: what has to be asked for.
+    /// The paths in the template that are not identities and therefore must be requested.
     pub fn needs(&self) -> impl Iterator<Item = &str> {
         self.axes().filter(|(axis, ..)| !axis.identity).map(|(_, path, _)| path)
     }
 
-    /// Whether it tells the value at `path`, of what has all that it is made of.
+    /// Whether the template includes the value at `path`.
     #[must_use]
     pub fn tells(&self, path: &str) -> bool {
         self.told_of(path).any(|told| matches!(told, Told::Value(_)))
     }
 
-    /// What it tells of the axis at `path`.
+    /// The properties of the axis at `path` that the template includes.
     fn told_of(&self, path: &str) -> impl Iterator<Item = Told> {
         let is_there = move |axis: &Axis, named: &str| {
             named == path || named.contains('*') && axis.key_in(path).is_some()
@@ -124,7 +124,7 @@ impl<'o> Template<'o> {
         self.axes().filter_map(move |(axis, named, told)| is_there(axis, named).then_some(told))
     }
 
-    /// What it is called.
+    /// The id of the template.
     #[must_use]
     pub const fn id(&self) -> &TemplateId {
         self.template_id
@@ -137,18 +137,18 @@ impl<'o> Template<'o> {
         })
     }
 
-    /// The path of a group that it goes through value by value, if it does.
+    /// The group whose values the template iterates over, if any.
     fn group(&self) -> Option<&'o Axis> {
         self.axes().find(|(_, path, _)| path.contains('*')).map(|(axis, ..)| axis)
     }
 
     fn validate(&self) -> Result<(), String> {
         if self.axes().next().is_none() {
-            return Err("it names no axis: it would say the same of every record".into());
+            return Err("it names no axis, so it would give the same fact for every record".into());
         }
         let has_key = self.pieces.iter().any(|piece| matches!(piece, Piece::Key { .. }));
         let Some(group) = self.group() else {
-            let lacks = "`{*}` is the key of a value of a group, and the template names no path with `*`";
+            let lacks = "`{*}` is the key of a group, but the template names no path with `*`";
             return if has_key { Err(lacks.into()) } else { Ok(()) };
         };
         let before = |path: &str| path.split_once('*').map(|(before, _)| before.to_owned());
@@ -156,7 +156,7 @@ impl<'o> Template<'o> {
             self.axes().find(|(_, path, _)| path.contains('*') && before(path) != before(&group.axis));
         match other {
             Some((_, path, _)) => Err(format!(
-                "`{}` and `{path}` are of different groups; a template goes through one",
+                "`{}` and `{path}` belong to different groups; a template can only use one",
                 group.axis
             )),
             None => Ok(()),
@@ -167,11 +167,11 @@ impl<'o> Template<'o> {
 /// A piece of a template's text.
 enum Split<'t> {
     Text(String),
-    /// What stands between braces.
+    /// The text between braces.
     Braces(&'t str),
 }
 
-/// `text` cut at its braces, in which `{{` and `}}` are braces of the text itself.
+/// Splits `text` at its braces; `{{` and `}}` are literal braces.
 fn split(text: &str) -> Result<Vec<Split<'_>>, String> {
     let (mut pieces, mut words, mut rest) = (Vec::new(), String::new(), text);
     while let Some(at) = rest.find(['{', '}']) {
@@ -185,12 +185,12 @@ fn split(text: &str) -> Result<Vec<Split<'_>>, String> {
             rest = behind;
         } else if let Some(behind) = from.strip_prefix('{') {
             let (within, behind) =
-                behind.split_once('}').ok_or("a `{` is not closed; `{{` is a brace itself")?;
+                behind.split_once('}').ok_or("a `{` is not closed; write `{{` for a literal brace")?;
             pieces.push(Split::Text(std::mem::take(&mut words)));
             pieces.push(Split::Braces(within));
             rest = behind;
         } else {
-            return Err("a `}` closes nothing; `}}` is a brace itself".into());
+            return Err("a `}` has no `{`; write `}}` for a literal brace".into());
         }
     }
     words.push_str(rest);
@@ -198,19 +198,20 @@ fn split(text: &str) -> Result<Vec<Split<'_>>, String> {
     Ok(pieces)
 }
 
-/// What `within` braces means: a path, and how what is there is told.
+/// Parses the text between braces: a path and, optionally, a form.
 fn piece_of<'o>(within: &str, ontology: &'o Ontology) -> Result<Piece<'o>, String> {
     let (path, form) = within.split_once(':').map_or((within, None), |(path, form)| (path, Some(form)));
     if path == "*" {
         return match form {
             None => Ok(Piece::Key { in_words: false }),
             Some("words") => Ok(Piece::Key { in_words: true }),
-            Some(_) => Err(format!("`{{{within}}}`: a key is told as `{{*}}` or `{{*:words}}`")),
+            Some(_) => Err(format!("`{{{within}}}`: the forms of a key are `{{*}}` and `{{*:words}}`")),
         };
     }
     let known = || ontology.axes.iter().map(|axis| axis.axis.as_str()).collect::<Vec<_>>().join(", ");
     let axis = ontology.axis(path);
-    let axis = axis.ok_or_else(|| format!("`{{{within}}}` names no axis; there are {}", known()))?;
+    let axis =
+        axis.ok_or_else(|| format!("`{{{within}}}` does not name an axis; the axes are: {}", known()))?;
     let told = match form {
         None => Told::Value(Figure::default()),
         Some("definition") => Told::Definition,
@@ -220,7 +221,7 @@ fn piece_of<'o>(within: &str, ontology: &'o Ontology) -> Result<Piece<'o>, Strin
             let figure = Figure::read(form).map_err(|fault| format!("`{{{within}}}`: {fault}"))?;
             if !axis.kind.is_numeric() {
                 return Err(format!(
-                    "`{{{within}}}`: only a number is told so, and this is a {}",
+                    "`{{{within}}}`: only a number can have this form, but the axis has type {}",
                     axis.kind.into_str()
                 ));
             }

@@ -7,7 +7,7 @@ fn ontology(axes: Json) -> Result<(), BadOntology> {
     serde_json::from_value::<Ontology>(document).unwrap().validate()
 }
 
-/// An axis with other members than a plain one.
+/// An axis with the members of a plain one, changed by `members`.
 fn axis(name: &str, kind: &str, more: Json) -> Json {
     let mut axis = json!({ "axis": name, "type": kind, "class": "measured", "description": "x" });
     axis.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -19,38 +19,38 @@ fn id() -> Json {
 }
 
 #[test]
-fn each_fault_of_an_axis_is_told_with_its_name() {
+fn axis_error_names_axis_and_fault() {
     for (bad, words) in [
-        (axis("Weight", "number", json!({})), "a path is"),
-        (axis("*.weight", "number", json!({})), "a path is"),
-        (axis("a.*.b.*", "number", json!({})), "a path is"),
-        (axis("a..b", "number", json!({})), "a path is"),
+        (axis("Weight", "number", json!({})), "the path is invalid"),
+        (axis("*.weight", "number", json!({})), "the path is invalid"),
+        (axis("a.*.b.*", "number", json!({})), "the path is invalid"),
+        (axis("a..b", "number", json!({})), "the path is invalid"),
         (axis(&"a".repeat(129), "number", json!({})), "at most 128 bytes"),
-        (axis("a", "number", json!({ "identity": true })), "no number"),
-        (axis("a.*", "string", json!({ "identity": true })), "no group"),
-        (axis("a.*", "string", json!({ "indexed": true })), "not indexed"),
-        (axis("a", "string", json!({ "unit": "g" })), "only numbers"),
-        (axis("a", "date", json!({ "conservative": "lower" })), "only numbers"),
+        (axis("a", "number", json!({ "identity": true })), "of type `number`"),
+        (axis("a.*", "string", json!({ "identity": true })), "cannot be a group"),
+        (axis("a.*", "string", json!({ "indexed": true })), "cannot be indexed"),
+        (axis("a", "string", json!({ "unit": "g" })), "only numeric axes"),
+        (axis("a", "date", json!({ "conservative": "lower" })), "only numeric axes"),
         (axis("a", "number", json!({ "unit": "stone" })), "stone"),
         (axis("a", "number", json!({ "unit": "G G" })), "G G"),
-        (axis("a", "enum", json!({})), "names its `values`"),
-        (axis("a", "string", json!({ "values": ["x"] })), "names its `values`"),
-        (axis("a", "enum", json!({ "values": ["x", "x"] })), "different words"),
-        (axis("a", "enum", json!({ "values": ["x", " "] })), "different words"),
+        (axis("a", "enum", json!({})), "`values` is required for an `enum`"),
+        (axis("a", "string", json!({ "values": ["x"] })), "`values` is required for an `enum`"),
+        (axis("a", "enum", json!({ "values": ["x", "x"] })), "must be distinct"),
+        (axis("a", "enum", json!({ "values": ["x", " "] })), "must be distinct"),
         (axis("a", "number", json!({ "max_ttl_seconds": 0 })), "1 or more"),
-        (axis("a", "number", json!({ "state_sensitive": true })), "needs `max_ttl_seconds`"),
-        (axis("a", "number", json!({ "precision": 128 })), "`precision` is -64 to 127"),
-        (id(), "there twice"),
+        (axis("a", "number", json!({ "state_sensitive": true })), "requires `max_ttl_seconds`"),
+        (axis("a", "number", json!({ "precision": 128 })), "(-64 to 127 allowed)"),
+        (id(), "defined twice"),
     ] {
         let fault = ontology(json!([id(), bad])).unwrap_err().to_string();
         assert!(fault.starts_with("axis `") && fault.contains(words), "{fault}");
     }
     let overlap = json!([id(), axis("a.*.c", "string", json!({})), axis("a.b.c", "string", json!({}))]);
-    assert!(ontology(overlap).unwrap_err().to_string().contains("could be meant by"));
+    assert!(ontology(overlap).unwrap_err().to_string().contains("overlaps with the path of"));
 }
 
 #[test]
-fn an_ontology_has_axes_of_which_one_identifies() {
+fn ontology_requires_axes_and_an_identity() {
     assert_eq!(ontology(json!([])), Err(BadOntology::Axes(0)));
     assert_eq!(ontology(json!([axis("a", "string", json!({}))])), Err(BadOntology::NoIdentity));
     let axes: Vec<_> = (0..256).map(|n| axis(&format!("a{n}"), "string", json!({}))).chain([id()]).collect();
@@ -66,7 +66,7 @@ fn an_ontology_has_axes_of_which_one_identifies() {
 }
 
 #[test]
-fn a_group_has_one_axis_and_a_path_for_each_key() {
+fn group_axis_has_a_path_for_each_key() {
     let group = axis("nutrients.*.amount", "number", json!({}));
     let document = json!({ "ontology_id": "things", "version": "1", "axes": [id(), group] });
     let ontology: Ontology = serde_json::from_value(document).unwrap();
@@ -98,7 +98,7 @@ fn a_group_has_one_axis_and_a_path_for_each_key() {
 }
 
 #[test]
-fn a_version_keeps_another_where_records_of_it_mean_the_same() {
+fn version_keeps_another_if_records_keep_their_meaning() {
     let read = |axes: &Json| {
         let document = json!({ "ontology_id": "things", "version": "1", "axes": axes });
         let ontology = serde_json::from_value::<Ontology>(document).unwrap();
@@ -136,23 +136,23 @@ fn a_version_keeps_another_where_records_of_it_mean_the_same() {
     }
     let identity = axis("more", "string", json!({ "identity": true }));
     for (refused, words) in [
-        (set(3, "unit", json!("kg")), "axis `weight`: `unit` is g, and would be kg"),
-        (set(3, "unit", json!(null)), "axis `weight`: `unit` is g, and would be none"),
-        (set(1, "type", json!("string")), "axis `year`: `type` is integer, and would be string"),
+        (set(3, "unit", json!("kg")), "axis `weight`: `unit` would change from g to kg"),
+        (set(3, "unit", json!(null)), "axis `weight`: `unit` would change from g to none"),
+        (set(1, "type", json!("string")), "axis `year`: `type` would change from integer to string"),
         (
             set(3, "class", json!("self_reported")),
-            "axis `weight`: `class` is measured, and would be self_reported",
+            "axis `weight`: `class` would change from measured to self_reported",
         ),
-        (set(1, "identity", json!(false)), "axis `year`: `identity` is true, and would be false"),
-        (set(4, "identity", json!(true)), "axis `kind`: `identity` is false, and would be true"),
-        (set(2, "indexed", json!(false)), "axis `name`: `indexed` is true, and would be false"),
-        (set(4, "indexed", json!(true)), "axis `kind`: `indexed` is false, and would be true"),
-        (set(4, "values", json!(["one", "three"])), "axis `kind`: `values` would not have `two` any more"),
-        (with(&|axes| axes.swap(0, 1)), "axis `id`: it is at place 0, and would be at 1"),
-        (with(&|axes| axes.insert(2, plain("more"))), "axis `name`: it is at place 2, and would be at 3"),
-        (with(&|axes| drop(axes.pop())), "axis `kind`: it would not be there any more"),
-        (with(&|axes| axes[3]["axis"] = json!("mass")), "axis `weight`: it would not be there any more"),
-        (with(&|axes| axes.push(identity.clone())), "axis `more`: it would be an identity"),
+        (set(1, "identity", json!(false)), "axis `year`: `identity` would change from true to false"),
+        (set(4, "identity", json!(true)), "axis `kind`: `identity` would change from false to true"),
+        (set(2, "indexed", json!(false)), "axis `name`: `indexed` would change from true to false"),
+        (set(4, "indexed", json!(true)), "axis `kind`: `indexed` would change from false to true"),
+        (set(4, "values", json!(["one", "three"])), "axis `kind`: `two` would be removed from `values`"),
+        (with(&|axes| axes.swap(0, 1)), "axis `id`: its position would change from 0 to 1"),
+        (with(&|axes| axes.insert(2, plain("more"))), "axis `name`: its position would change from 2 to 3"),
+        (with(&|axes| drop(axes.pop())), "axis `kind`: it would be removed"),
+        (with(&|axes| axes[3]["axis"] = json!("mass")), "axis `weight`: it would be removed"),
+        (with(&|axes| axes.push(identity.clone())), "axis `more`: it would be a new identity axis"),
     ] {
         let fault = refused.unwrap_err();
         assert!(fault.starts_with(words), "{fault}");

@@ -1,4 +1,4 @@
-//! The tables that a pipeline's mappings and normalizers name.
+//! The lookup tables for a pipeline's mappings and normalizers.
 
 use crate::base::decimal::{Decimal, DecimalText};
 use serde::{Deserialize, Serialize};

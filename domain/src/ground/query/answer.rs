@@ -12,7 +12,7 @@ pub struct RecordAnswer {
     pub oracle_id: SourceId,
     /// The version of the source.
     pub source_version: String,
-    /// The values, and when they are valid.
+    /// The values and their period of validity.
     #[serde(flatten)]
     pub record: NormalizedRecord,
     /// Its current state.
@@ -47,7 +47,7 @@ pub enum RecordStanding {
     Superseded,
     /// Its source withdrew it.
     Withdrawn,
-    /// It was valid until a time that it names itself.
+    /// It was valid until a time that the record itself names.
     Expired,
     /// Its version of the source was read again, and it no longer counts.
     Replaced,

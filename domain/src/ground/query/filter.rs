@@ -1,4 +1,4 @@
-//! Filters: what must hold of a record, typed by the axis.
+//! Filters: typed conditions on the axes of a record.
 
 use super::BadQuery;
 use super::written::{Written, as_written, typed};
@@ -17,70 +17,71 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// The longest pattern, in bytes.
 const PATTERN_MAX_BYTES: usize = 1024;
-/// The most memory of all compiled patterns of a query, in bytes; each pattern gets an equal part. It bounds the time to
-/// compile, which the deadline of a scan does not stop.
+/// The maximum memory of all compiled patterns of a query, in bytes; each pattern gets an equal part. This limits the
+/// compile time, which the deadline of a scan does not stop.
 const COMPILED_MAX_BYTES: usize = 512 * 1024;
 /// The work of a filter for each KiB of a record. One unit is about 0.15 µs.
 const WORK: u64 = 1;
 /// The work of a `regex` for each KiB of a record.
 const REGEX_WORK: u64 = 16;
-/// The most values of one `in`.
+/// The maximum number of values in one `in`.
 const IN_MAX: usize = 1000;
 
-/// A filter as it is asked.
+/// A filter of a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueryFilter {
-    /// On which axis; on one of a group, or on any of it.
+    /// The path of the axis. The path of a group matches any of its values.
     pub axis: String,
-    /// How it is compared.
+    /// The comparison.
     pub operator: Operator,
-    /// With what; a number is taken as it is written, or not at all.
+    /// The value to compare with. Numbers are exact; a number that would lose digits is rejected.
     #[serde(deserialize_with = "as_written")]
     #[schema(schema_with = one_or_several)]
     pub value: Json,
 }
 
-/// The description of what a filter compares with.
+/// The schema of the value of a filter.
 fn one_or_several() -> RefOr<Schema> {
     let several = ArrayBuilder::new().items(Written::schema()).min_items(Some(1)).max_items(Some(IN_MAX));
     let several = several.description(Some("For `in`: the values."));
-    let description = "With what; a number is taken as it is written, or not at all.";
+    let description =
+        "The value to compare with. Numbers are exact; a number that would lose digits is rejected.";
     OneOfBuilder::new().item(Written::schema()).item(several).description(Some(description)).into()
 }
 
-/// How values are compared.
+/// A comparison of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Operator {
-    /// The same.
+    /// Equal to the value.
     Eq,
-    /// Another.
+    /// Different from the value.
     Ne,
-    /// Above.
+    /// Greater than the value.
     Gt,
-    /// Above, or the same.
+    /// Greater than or equal to the value.
     Gte,
-    /// Below.
+    /// Less than the value.
     Lt,
-    /// Below, or the same.
+    /// Less than or equal to the value.
     Lte,
-    /// One of several.
+    /// Equal to one of several values.
     In,
-    /// A text with this in it.
+    /// A text that contains the value.
     Contains,
     /// A text in which the pattern matches.
     Regex,
 }
 
-/// A filter that can be meant. A value that is missing fails every filter, `ne` too.
+/// A validated filter. A missing value fails every filter, also `ne`.
 #[derive(Debug)]
 pub struct Filter {
     axis: Axis,
-    /// The place of the axis in the ontology.
+    /// The index of the axis in the ontology.
     place: usize,
-    /// As it was asked for: a group's path stands for any of its values.
+    /// The path as requested. The path of a group matches any of its values.
     path: String,
     operator: Operator,
     with: With,
@@ -90,7 +91,7 @@ pub struct Filter {
 enum With {
     /// A value, and its bytes in a row.
     One(Typed, Vec<u8>),
-    /// The bytes of values in rows, in their order: they are looked up for each value of each record.
+    /// The row bytes of the values, sorted: they are searched for each value of each record.
     Some(Vec<Vec<u8>>),
     Text(Box<Finder<'static>>),
     Pattern(Regex),
@@ -113,14 +114,15 @@ impl Filter {
             let wanted = if text_only { "string or enum" } else { "number, integer or date" };
             let (operator, kind) = (operator.into_str(), kind.into_str());
             return Err(bad(format!(
-                "`{operator}` compares axes of type {wanted}, and this one is of type {kind}"
+                "`{operator}` requires an axis of type {wanted}, but this axis is of type {kind}"
             )));
         }
         let typed = |value: &Json| typed(value, axis).map_err(bad);
         let with = match operator {
             Operator::In => {
                 let list = asked.value.as_array().filter(|list| (1..=IN_MAX).contains(&list.len()));
-                let list = list.ok_or_else(|| bad(format!("`in` takes a list of 1 to {IN_MAX} values")))?;
+                let list =
+                    list.ok_or_else(|| bad(format!("`in` requires a list of 1 to {IN_MAX} values")))?;
                 let values = list.iter().map(|value| Ok(typed(value)?.row_bytes().into_owned()));
                 let mut values = values.collect::<Result<Vec<_>, _>>()?;
                 values.sort_unstable();
@@ -128,7 +130,7 @@ impl Filter {
             }
             Operator::Contains | Operator::Regex => {
                 let text = asked.value.as_str();
-                let text = text.ok_or_else(|| bad(format!("`{}` takes a text", operator.into_str())))?;
+                let text = text.ok_or_else(|| bad(format!("`{}` requires a text", operator.into_str())))?;
                 if operator == Operator::Contains {
                     With::Text(Box::new(Finder::new(text).into_owned()))
                 } else {
@@ -144,7 +146,7 @@ impl Filter {
         Ok(Self { axis: axis.clone(), place, path: asked.axis.clone(), operator, with })
     }
 
-    /// Whether it holds of the values of `row`.
+    /// Whether any value of `row` matches.
     pub(super) fn holds(&self, row: &Row<'_>) -> bool {
         let key = self.axis.key_in(&self.path).map(str::as_bytes);
         let mut values = row.values().filter(|cell| cell.place == self.place);
@@ -168,7 +170,7 @@ impl Filter {
         }
     }
 
-    /// The one value that it leaves `axis`, if it does.
+    /// The only value of `axis` that matches, if the filter is `eq` on this axis.
     pub(super) fn fixes(&self, axis: &Axis) -> Option<&Typed> {
         match &self.with {
             With::One(value, _) if self.operator == Operator::Eq && self.axis.axis == axis.axis => {
@@ -178,7 +180,7 @@ impl Filter {
         }
     }
 
-    /// The axis and the only value that it leaves it, where records are looked up by that.
+    /// The axis and its only matching value, if the axis is indexed.
     #[must_use]
     pub fn indexed(&self) -> Option<(&Axis, &Typed)> {
         self.fixes(&self.axis).filter(|_| self.axis.indexed).map(|value| (&self.axis, value))
@@ -191,7 +193,7 @@ impl Filter {
         each.saturating_mul(json_bytes as u64 / 1024 + 1)
     }
 
-    /// It in words.
+    /// The filter in words: its path and its operator.
     #[must_use]
     pub fn in_words(&self) -> String {
         format!("{} {}", self.path, self.operator.into_str())
@@ -200,7 +202,7 @@ impl Filter {
 
 fn pattern(text: &str, patterns: usize) -> Result<Regex, String> {
     if text.len() > PATTERN_MAX_BYTES {
-        return Err(format!("a pattern has at most {PATTERN_MAX_BYTES} bytes"));
+        return Err(format!("the pattern is too long (at most {PATTERN_MAX_BYTES} bytes allowed)"));
     }
     let most = COMPILED_MAX_BYTES / patterns.max(1);
     let built = RegexBuilder::new(text).size_limit(most).dfa_size_limit(most).build();

@@ -1,4 +1,4 @@
-//! Values as requests write them: read without loss, typed by the axis, and described.
+//! Values in requests: read without loss of digits, typed by the axis, and described in schemas.
 
 use crate::base::decimal::Decimal;
 use crate::base::wording::excerpt;
@@ -13,14 +13,15 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Stands, where a request is described, for a value that [`typed`] takes.
+/// Represents in schemas a value that [`typed`] accepts.
 #[derive(Debug)]
 pub(crate) enum Written {}
 
 impl PartialSchema for Written {
     fn schema() -> RefOr<Schema> {
         let kinds = SchemaType::from_iter([Type::Boolean, Type::Number, Type::String]);
-        let description = "A value of an axis; a number or a date may stand as a text, too.";
+        let description =
+            "A value of an axis. A number may also be written as a text; a date is always a text.";
         ObjectBuilder::new().schema_type(kinds).description(Some(description)).into()
     }
 }
@@ -31,8 +32,8 @@ impl ToSchema for Written {
     }
 }
 
-/// Reads a value, or a list of them, in which each number is the one that is written: of what 64 bits do not hold JSON's
-/// reader makes a binary fraction.
+/// Reads a value or a list of values with exact numbers. It rejects a number that does not fit into 64 bits, of which
+/// the JSON reader makes a binary fraction.
 pub(crate) fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
     let written = Box::<RawValue>::deserialize(deserializer)?;
     let value: Json = serde_json::from_str(written.get()).map_err(D::Error::custom)?;
@@ -56,18 +57,18 @@ fn check_written(value: &Json, written: &str) -> Result<(), String> {
     }
     let quoted = excerpt(written);
     Err(format!(
-        "the number {quoted} has more digits than JSON's readers keep; it is taken as a text, like \"0.5\""
+        "the number {quoted} has more digits than JSON readers keep; write it as a text, like \"0.5\""
     ))
 }
 
-/// The value that `value` is on `axis`; else what is wrong with it.
+/// The typed value of `value` on `axis`, or the fault.
 pub(crate) fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {
     let typed = match value {
         Json::Bool(value) => Typed::of_bool(*value, axis),
         Json::String(text) => Typed::of_text(text, axis),
         Json::Number(number) => Typed::of_text(&number.to_string(), axis),
         Json::Null | Json::Array(_) | Json::Object(_) => {
-            return Err(format!("a value of type {} is taken", axis.kind.into_str()));
+            return Err(format!("a value of type {} is required", axis.kind.into_str()));
         }
     };
     typed.map_err(|error| error.to_string())

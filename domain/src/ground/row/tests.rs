@@ -72,7 +72,7 @@ fn content() -> impl Strategy<Value = Content> {
 
 proptest! {
     #[test]
-    fn row_gives_back_the_same_json_whatever_the_values(content in content()) {
+    fn row_round_trips_any_content(content in content()) {
         let (ontology, json) = (ontology(), content.to_json());
         let row = content.to_row(json.len(), &ontology).unwrap();
         let row = Row::read(&row).unwrap();
@@ -89,7 +89,7 @@ proptest! {
 }
 
 #[test]
-fn row_is_refused_where_a_path_or_a_value_is_not_of_the_ontology() {
+fn row_requires_paths_and_values_of_ontology() {
     let row = |path: &str, value: Value| {
         let axes = BTreeMap::from([(path.to_owned(), value)]);
         Content { axes, ..Content::default() }.to_row(0, &ontology())
@@ -101,7 +101,7 @@ fn row_is_refused_where_a_path_or_a_value_is_not_of_the_ontology() {
 }
 
 #[test]
-fn content_is_refused_where_the_row_was_cut_or_has_unknown_axes() {
+fn damaged_row_or_unknown_axis_gives_no_content() {
     let axes = BTreeMap::from([("parts.a.name".to_owned(), Value::Text("text".into()))]);
     let row = Content { axes, ..Content::default() }.to_row(0, &ontology()).unwrap();
     let read = |bytes: &[u8], ontology: &Ontology| Row::read(bytes)?.content(ontology);

@@ -37,20 +37,20 @@ fn version(version: &str, released_at: &str) -> VersionRecord {
 }
 
 #[test]
-fn a_registration_is_told_what_is_wrong_with_it() {
+fn registration_error_names_fault() {
     assert_eq!(registration(json!({})).validate(&ontology()), Ok(()));
     for (change, words) in [
-        (json!({ "oracle_name": " " }), "`oracle_name` has 1 to 1024 bytes"),
+        (json!({ "oracle_name": " " }), "`oracle_name` is empty or too long (1 to 1024 bytes allowed)"),
         (json!({ "geographic_scope": "" }), "`geographic_scope`"),
         (json!({ "data_license": "x".repeat(1025) }), "`data_license`"),
-        (json!({ "oracle_id": "human-lock" }), "`human-lock` stands for what people decide"),
-        (json!({ "oracle_id": "human-confirmation" }), "is no source's"),
-        (json!({ "axes_provided": [] }), "names no axis"),
+        (json!({ "oracle_id": "human-lock" }), "`human-lock` is reserved for reviewers' decisions"),
+        (json!({ "oracle_id": "human-confirmation" }), "is reserved for reviewers' decisions"),
+        (json!({ "axes_provided": [] }), "`axes_provided` is empty"),
         (
             json!({ "axes_provided": ["id", "weight"] }),
-            "`weight` is not an axis of things 1; there are: id, name",
+            "`weight` is not an axis of things 1; its axes are: id, name",
         ),
-        (json!({ "axes_provided": ["name"] }), "does not name `id`"),
+        (json!({ "axes_provided": ["name"] }), "does not name the identity axis `id`"),
         (json!({ "axes_provided": ["id", "name", "id"] }), "`id` twice"),
         (json!({ "ontology": { "ontology_id": "things", "version": "2" } }), "things@2"),
     ] {
@@ -60,7 +60,7 @@ fn a_registration_is_told_what_is_wrong_with_it() {
 }
 
 #[test]
-fn a_source_answers_once_it_is_approved_and_until_its_deprecation_date() {
+fn source_answers_from_approval_to_deprecation_date() {
     let now = time("2024-01-01T00:00:00Z");
     let pending = entry();
     assert!(matches!(pending.standing(now), Standing::Silent(reason) if reason.contains("not approved")));
@@ -84,13 +84,13 @@ fn a_source_answers_once_it_is_approved_and_until_its_deprecation_date() {
         "it may be put off until it has passed"
     );
     let fault = deprecated.deprecated(Timestamp::MAX, date).unwrap_err();
-    assert!(fault.to_string().contains("anew once its date has passed; it can be approved"), "{fault}");
+    assert!(fault.to_string().contains("again after its `deprecation_date`; approve it instead"), "{fault}");
     let again = deprecated.approved().unwrap();
     assert_eq!((again.standing(date), again.deprecation_date), (Standing::Answers, None));
 }
 
 #[test]
-fn what_records_depend_on_stays_once_there_are_some() {
+fn source_with_records_keeps_fields_they_depend_on() {
     let others = json!({ "ontology": { "ontology_id": "others", "version": "1" } });
     let newer =
         json!({ "ontology": { "ontology_id": "things", "version": "2" }, "oracle_tier": "secondary" });
@@ -129,7 +129,7 @@ fn registration_needs_no_query_contract() {
 }
 
 #[test]
-fn records_are_not_read_by_an_ontology_that_changes_their_meaning() {
+fn source_with_records_rejects_incompatible_ontology() {
     let mut other = ontology();
     other.axes[1].axis = "title".into();
     let newer = registration(json!({ "ontology": { "ontology_id": "things", "version": "2" } }));
@@ -138,11 +138,8 @@ fn records_are_not_read_by_an_ontology_that_changes_their_meaning() {
     assert!(matches!(read, BadSource::Ontology { .. }), "there will be some");
     let filled = entry().with_versions(vec![version("1", "2020-01-01T00:00:00Z")]);
     let fault = filled.amended(newer.clone(), &ontology(), &other, false).unwrap_err().to_string();
-    for words in [
-        "from things@1 to things@2",
-        "axis `name`: it would not be there any more",
-        "Register another source",
-    ] {
+    for words in ["from things@1 to things@2", "axis `name`: it would be removed", "Register another source"]
+    {
         assert!(fault.contains(words), "{fault}");
     }
     let mut more = ontology();
@@ -156,7 +153,7 @@ fn records_are_not_read_by_an_ontology_that_changes_their_meaning() {
 }
 
 #[test]
-fn current_version_is_the_newest_release_in_any_order() {
+fn current_version_is_newest_release_in_any_order() {
     let entry = entry().with_versions(vec![
         version("2023", "2023-05-04T00:00:00Z"),
         version("2017", "2017-10-26T00:00:00Z"),
@@ -167,7 +164,7 @@ fn current_version_is_the_newest_release_in_any_order() {
 }
 
 #[test]
-fn trust_has_an_order_and_an_end() {
+fn tiers_are_ordered_and_lowest_tier_stays() {
     let tiers = [OracleTier::Unverified, OracleTier::CrossDomain, OracleTier::Secondary, OracleTier::Primary];
     assert!(tiers.is_sorted());
     let lower: Vec<_> = tiers.iter().map(|tier| tier.lower()).collect();
@@ -175,7 +172,7 @@ fn trust_has_an_order_and_an_end() {
 }
 
 #[test]
-fn an_entry_is_read_as_it_is_written_under_the_seeds_names() {
+fn source_entry_round_trips_with_names_of_the_seed() {
     let entry = entry().with_versions(vec![version("1", "2020-01-01T00:00:00Z")]);
     let json = serde_json::to_value(&entry).unwrap();
     for name in

@@ -1,10 +1,10 @@
-//! How far sources are trusted.
+//! The trust tiers of sources.
 
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
-/// How far a source is trusted. It is declared, not inferred (RFC, "Oracle Trust Hierarchy"); the order is that of trust.
+/// The trust in a source: declared, never inferred (RFC, "Oracle Trust Hierarchy"). Tiers are ordered by trust.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema, IntoStaticStr,
 )]
@@ -22,7 +22,7 @@ pub enum OracleTier {
 }
 
 impl OracleTier {
-    /// The tier below it; the lowest stays.
+    /// The next lower tier; the lowest tier stays the same.
     #[must_use]
     pub const fn lower(self) -> Self {
         match self {

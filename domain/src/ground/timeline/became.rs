@@ -1,27 +1,27 @@
-//! What has become of what one run says of a record.
+//! The current state of the statement of a run.
 
 use super::{End, Knowledge, Statement, Version, at};
 
-/// What has become of a statement.
+/// The current state of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Became {
-    /// It stands for this version.
+    /// It represents this version.
     Version(Version),
-    /// It says the same as this version at the time from which it holds, and another statement stands for that.
+    /// It has the content of this version at its `valid_from`, but another statement represents the version.
     Same(Version),
-    /// It has no interval, since a later release says something else from the same time on. The statement with this index
-    /// stands for that.
+    /// It has no interval, because a later release states other content from the same time on. The statement with this
+    /// index represents that content.
     Corrected(usize),
-    /// It has no interval, since it had been withdrawn, or had expired, by the time from which it holds.
+    /// It has no interval, because it was withdrawn or had expired by its `valid_from`.
     Ended(End),
-    /// It does not count: its version was read anew, or is not known yet.
+    /// It does not count: its version was read again, or is not known yet.
     Replaced,
     /// Its run was undone, so it does not count.
     Undone,
 }
 
 impl Knowledge {
-    /// What has become of the statement at `index` of all `statements` of a record; nothing where there is none.
+    /// The state of the statement at `index` of all `statements` of a record; `None` if there is no such statement.
     #[must_use]
     pub fn became(&self, statements: &[Statement], index: usize) -> Option<Became> {
         let said = statements.get(index)?;

@@ -1,46 +1,47 @@
-//! What a run changed of a record.
+//! The changes that a run made to a record.
 
 use super::{End, Knowledge, Statement, Version, at};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-/// What happened to a version.
+/// How a version changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ChangeKind {
-    /// It is new.
+    /// The version is new.
     BecameValid,
-    /// Another one has taken its place, from some time on or, where it was corrected, altogether.
+    /// Another version superseded it, from some time on or, after a correction, completely.
     Superseded,
-    /// A snapshot does not hold the record any more.
+    /// A snapshot no longer contains the record.
     Withdrawn,
-    /// The record now says until when it holds.
+    /// The record now has an end of validity.
     Expired,
-    /// The same holds from or until another time than was known, as where an older release arrives later.
+    /// The same content is valid from or until another time than before, for example after an older release was
+    /// ingested later.
     Moved,
-    /// Its source version was read again, and that counts in its stead.
+    /// Its source version was read again, and the new reading counts instead.
     Replaced,
-    /// The run that brought it was undone.
+    /// The run that stated it was undone.
     Undone,
 }
 
-/// A version that a run has made or changed.
+/// A version that a run added or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// What happened.
+    /// The kind of the change.
     pub kind: ChangeKind,
-    /// The version as it was; none where it is new.
+    /// The version before the change; `None` if it is new.
     pub before: Option<Version>,
-    /// The version as it is. Where its statement no longer stands for one, what holds from its `valid_from` on instead,
-    /// if anything does.
+    /// The version after the change. If its statement no longer represents a version, the version that is valid from
+    /// its `valid_from` on, if any.
     pub after: Option<Version>,
 }
 
-/// What became of a record between two states of knowledge of its source: what was known and has changed, in the order of
-/// `valid_from`, and then what is new, in that order.
+/// The changes of a record between two states of knowledge of its source. Changed versions come first, then new ones,
+/// each in the order of `valid_from`.
 ///
-/// `statements` are all statements of the record, those that are not known yet `before` included.
+/// `statements` are all statements of the record, including those that are not known yet in `before`.
 #[must_use]
 pub fn changes(statements: &[Statement], before: &Knowledge, after: &Knowledge) -> Vec<Change> {
     let earlier = before.versions(statements);
@@ -49,7 +50,7 @@ pub fn changes(statements: &[Statement], before: &Knowledge, after: &Knowledge) 
         versions.iter().find(|version| version.statement == statement).copied()
     };
     let mut changes = Vec::new();
-    // what says on what a statement that no longer stands said
+    // statements that represent the content of a statement that no longer represents a version
     let mut continued = Vec::new();
     for was in &earlier {
         let kept = stands(&later, was.statement);
@@ -72,8 +73,8 @@ pub fn changes(statements: &[Statement], before: &Knowledge, after: &Knowledge) 
     changes
 }
 
-/// What happened to a version whose statement still stands for it. By which version it is superseded, or by which run
-/// withdrawn, is not looked at: what becomes of those is told of them.
+/// The change of a version that its statement still represents. It does not report another superseding version or
+/// another withdrawing run: their own changes report this.
 fn ended(was: &Version, is: &Version) -> Option<ChangeKind> {
     let same_way = std::mem::discriminant(&was.ended_by) == std::mem::discriminant(&is.ended_by);
     (was.valid_until != is.valid_until || !same_way).then_some(match (was.ended_by, is.ended_by) {
@@ -84,7 +85,7 @@ fn ended(was: &Version, is: &Version) -> Option<ChangeKind> {
     })
 }
 
-/// What happened to a version whose statement stands for none any more.
+/// The change of a version that its statement no longer represents.
 fn gone(was: &Version, statements: &[Statement], after: &Knowledge, said_on: bool) -> ChangeKind {
     let run = statements.get(was.statement).map(|statement| statement.run);
     if run.is_some_and(|run| after.is_undone(run)) {

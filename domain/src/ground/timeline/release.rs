@@ -1,4 +1,4 @@
-//! Releases, and the scope of a question.
+//! Releases, and the scope of a query.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,26 +14,26 @@ pub struct Release {
     pub released_at: Timestamp,
     /// When the run was committed.
     pub ingested_at: Timestamp,
-    /// Whether the version holds all records of the source, so that a record that it lacks is withdrawn.
+    /// Whether the version contains all records of the source, so that a missing record is withdrawn.
     pub snapshot: bool,
     /// Whether it has rejected records whose identity could not be read. A snapshot with such records withdraws
     /// nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_unidentified: bool,
-    /// The number of the run that this one takes back. Such a run is no release of its own.
+    /// The number of the run that this one undoes. Such a run is not a release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<u32>,
 }
 
-/// The releases that a question sees.
+/// The releases that a query sees.
 ///
-/// A question about a time sees no release after that time (`released_by`), ingested or not. A question with `known_at`
-/// sees no ingestion after that time. The default sees all releases.
+/// A query about a time sees no release after that time (`released_by`), ingested or not. A query with `known_at` sees
+/// no ingestion after that time. The default sees all releases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Only what was ingested at or before this time.
+    /// Only releases that were ingested at or before this time.
     pub known_at: Option<Timestamp>,
-    /// Only what its source had released at or before this time.
+    /// Only versions that the source had released at or before this time.
     pub released_by: Option<Timestamp>,
 }
 
@@ -47,7 +47,8 @@ impl Scope {
 }
 
 impl Release {
-    /// The time from which the age of its data counts: that of the release, at most that of the ingestion.
+    /// The time from which the age of its data is counted: the release time, or the time of ingestion if that is
+    /// earlier.
     #[must_use]
     pub fn as_of(&self) -> Timestamp {
         self.released_at.min(self.ingested_at)

@@ -10,7 +10,8 @@ fn day_of(time: Timestamp) -> i64 {
     (time.as_second() - 1_700_000_000) / 86_400
 }
 
-/// Runs 1, 2, … that read these versions, `(version, day of release, snapshot)`, one an hour after all releases.
+/// Releases of the runs 1, 2, …, each given as `(version, day of release, snapshot)`. All are ingested after all
+/// releases, one an hour.
 fn releases(read: &[(&str, i64, bool)]) -> Vec<Release> {
     let release = |(run, (version, day, snapshot)): (u32, &(&str, i64, bool))| Release {
         run,
@@ -32,7 +33,7 @@ fn said(run: u32, content: u8) -> Statement {
     Statement { run, valid_from: None, valid_until: None, content: Some([content; 32]) }
 }
 
-/// The run holds the record, and it was rejected.
+/// The statement of a run that has the record but rejected it.
 fn rejected(run: u32) -> Statement {
     Statement { content: None, ..said(run, 0) }
 }
@@ -66,7 +67,7 @@ fn shorts(releases: &[Release], statements: &[Statement]) -> Vec<(usize, i64, Op
     known(releases).versions(statements).iter().map(short).collect()
 }
 
-/// The statements that were corrected, each with the one that stands for what supersedes it.
+/// The corrected statements, each with the statement that represents the superseding content.
 fn corrections(known: &Knowledge, statements: &[Statement]) -> Vec<(usize, usize)> {
     let corrected = |index| match known.became(statements, index) {
         Some(Became::Corrected(by)) => Some((index, by)),
@@ -75,7 +76,7 @@ fn corrections(known: &Knowledge, statements: &[Statement]) -> Vec<(usize, usize
     (0..statements.len()).filter_map(corrected).collect()
 }
 
-/// What changed when the last of the runs was added: the kind, and the statements that stood before and stand after.
+/// The changes made by the last of the runs: the kind, and the statements that represent the version before and after.
 fn last_changes(
     releases: &[Release],
     statements: &[Statement],
@@ -87,7 +88,7 @@ fn last_changes(
 }
 
 #[test]
-fn other_content_supersedes_and_the_same_extends() {
+fn other_content_supersedes_and_same_content_extends() {
     let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
     let statements = [said(1, 7), said(2, 7), said(3, 8)];
     assert_eq!(
@@ -102,7 +103,7 @@ fn other_content_supersedes_and_the_same_extends() {
 }
 
 #[test]
-fn a_snapshot_without_the_record_ends_it_and_the_gap_stays() {
+fn snapshot_without_the_record_ends_its_version() {
     let snapshots = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
     let statements = [said(1, 7), said(3, 7)];
     assert_eq!(
@@ -114,7 +115,7 @@ fn a_snapshot_without_the_record_ends_it_and_the_gap_stays() {
 }
 
 #[test]
-fn later_release_counts_among_statements_with_one_valid_from() {
+fn latest_release_counts_among_statements_with_one_valid_from() {
     for (first, second, counts) in [(1, 2, 1), (2, 1, 0)] {
         let releases = releases(&[("1", first, true), ("2", second, true)]);
         let statements = [from(1, 0, 7), from(2, 0, 8)];
@@ -128,7 +129,7 @@ fn later_release_counts_among_statements_with_one_valid_from() {
 }
 
 #[test]
-fn repeated_statement_of_one_time_is_one_and_the_earliest_stands() {
+fn repeated_statement_is_represented_by_the_earliest() {
     let releases =
         releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true), ("4", 4, true), ("5", 5, true)]);
     let statements = [from(1, 0, 7), from(2, 0, 8), from(4, 0, 7)];
@@ -148,7 +149,7 @@ fn correction_is_superseded_by_the_statement_of_its_corrected_version() {
 }
 
 #[test]
-fn a_correction_that_has_no_interval_itself_corrects_all_the_same() {
+fn correction_without_interval_still_corrects() {
     let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
     let statements = [from(1, 5, 7), until(from(2, 5, 8), 4), until(from(3, 5, 8), 4)];
     assert_eq!(shorts(&releases, &statements), []);
@@ -157,7 +158,7 @@ fn a_correction_that_has_no_interval_itself_corrects_all_the_same() {
 }
 
 #[test]
-fn what_never_held_is_told_by_what_ended_it() {
+fn statement_without_interval_reports_what_ended_it() {
     let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
     let became = |statements: &[Statement], index| known(&releases).became(statements, index);
     assert_eq!(became(&[until(from(3, 9, 7), 8)], 0), Some(Became::Ended(End::Expired)));
@@ -169,7 +170,7 @@ fn what_never_held_is_told_by_what_ended_it() {
 }
 
 #[test]
-fn a_version_that_is_read_again_is_replaced_wholly() {
+fn repeated_reading_replaces_whole_version() {
     let mut twice = releases(&[("1", 1, true), ("2", 2, true), ("2", 2, true)]);
     let statements = [said(1, 7), said(2, 8)];
     assert_eq!(shorts(&twice, &statements), [(0, 1, Some(2), End::Withdrawn(3))], "run 3 does not hold it");
@@ -186,7 +187,7 @@ fn a_version_that_is_read_again_is_replaced_wholly() {
 }
 
 #[test]
-fn an_interval_that_would_end_before_it_begins_is_none() {
+fn interval_that_would_end_before_it_begins_is_dropped() {
     let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
     assert_eq!(shorts(&releases, &[from(1, 9, 7)]), [], "withdrawn on day 2, before day 9");
     assert_eq!(
@@ -198,7 +199,7 @@ fn an_interval_that_would_end_before_it_begins_is_none() {
 }
 
 #[test]
-fn a_record_says_itself_when_it_expires() {
+fn record_can_name_its_expiry() {
     let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
     let statements = [until(said(1, 7), 2), said(3, 7)];
     assert_eq!(shorts(&releases, &statements), [(0, 1, Some(2), End::Expired), (1, 3, None, End::Open)]);
@@ -213,7 +214,7 @@ fn a_record_says_itself_when_it_expires() {
 }
 
 #[test]
-fn what_was_withdrawn_says_nothing_against_what_was_said_afterwards() {
+fn later_statement_replaces_a_withdrawal() {
     let releases = releases(&[("1", 1, true), ("2", 20, true), ("3", 30, true)]);
     let statements = [from(1, 10, 7), from(3, 5, 8)];
     assert_eq!(shorts(&releases, &statements), [(1, 5, None, End::Open)], "the latest snapshot holds it");
@@ -224,7 +225,7 @@ fn what_was_withdrawn_says_nothing_against_what_was_said_afterwards() {
 }
 
 #[test]
-fn what_a_run_changed_is_told_in_the_rfcs_words() {
+fn changes_of_a_run_have_kinds_of_the_rfc() {
     use ChangeKind::{BecameValid, Expired, Moved, Superseded, Withdrawn};
     let in_order = releases(&[("1", 1, true), ("2", 2, true)]);
     assert_eq!(last_changes(&in_order, &[said(2, 7)]), [(BecameValid, None, Some(0))]);
@@ -313,7 +314,7 @@ fn undo_of_a_repeated_version_restores_the_earlier_run() {
 }
 
 #[test]
-fn scope_hides_a_release_from_questions_about_earlier_times() {
+fn scope_hides_release_from_queries_about_earlier_times() {
     let runs = releases(&[("1", 1, true), ("2", 5, true)]);
     let then = Knowledge::new(&runs, released_by(4));
     let versions = then.versions(&[said(1, 7), said(2, 7)]);
@@ -324,7 +325,7 @@ fn scope_hides_a_release_from_questions_about_earlier_times() {
 }
 
 #[test]
-fn nothing_said_and_nothing_known_is_nothing() {
+fn no_statements_or_no_releases_give_no_versions() {
     let releases = releases(&[("1", 1, true)]);
     assert_eq!(shorts(&releases, &[]), []);
     assert_eq!(shorts(&releases, &[said(9, 7)]), [], "a run that nobody knows");
@@ -334,14 +335,14 @@ fn nothing_said_and_nothing_known_is_nothing() {
 
 const DAYS: i64 = 12;
 
-/// A source: its runs, and what each says of one record.
+/// A source: its runs, and their statements about one record.
 #[derive(Debug, Clone)]
 struct History {
     releases: Vec<Release>,
     statements: Vec<Statement>,
 }
 
-/// Histories of up to 8 runs; versions come twice where `twice`.
+/// Histories of up to 8 runs; versions repeat if `twice`.
 fn history(twice: bool) -> impl Strategy<Value = History> {
     let day = || prop::option::weighted(0.4, 0..DAYS);
     let content = prop::option::weighted(0.85, 0..3_u8);
@@ -370,7 +371,7 @@ fn history(twice: bool) -> impl Strategy<Value = History> {
     })
 }
 
-/// The same history, told in the other order of arrival: run `order[k]` of it arrives as run `k + 1`.
+/// The same history with another order of arrival: its run `order[k]` arrives as run `k + 1`.
 fn arriving(history: &History, order: &[u32]) -> History {
     let number = |run: u32| {
         let place = order.iter().position(|ordered| *ordered == run).expect("it is a permutation");
@@ -387,7 +388,7 @@ fn arriving(history: &History, order: &[u32]) -> History {
     other
 }
 
-/// The rules told slowly: what holds on `day`, by what each release says of that day.
+/// A slow model of the rules: the content on `day`, from the statement of each release about that day.
 fn model(history: &History, day: i64) -> Option<u8> {
     let counts = |release: &&Release| {
         !history.releases.iter().any(|other| other.version == release.version && other.run > release.run)
@@ -395,7 +396,7 @@ fn model(history: &History, day: i64) -> Option<u8> {
     let mut ordered: Vec<_> = history.releases.iter().filter(counts).collect();
     ordered.sort_by_key(|release| (release.released_at, &release.version));
     let holds = |release: &Release| history.statements.iter().find(|said| said.run == release.run);
-    // where the latest reading of a version rejected the record, what an earlier one said stays
+    // if the latest reading of a version rejected the record, the statement of an earlier reading stays
     let spoken = |release: &Release| {
         let readings = history.releases.iter().filter(|other| other.version == release.version);
         let readings: Vec<_> = readings.map(|other| other.run).collect();
@@ -432,7 +433,7 @@ fn model(history: &History, day: i64) -> Option<u8> {
     (!expired && !closed).then_some(said.content?[0])
 }
 
-/// A version without what depends on the order of arrival.
+/// A version without the parts that depend on the order of arrival.
 fn plain(history: &History, version: &Version) -> (String, i64, Option<i64>, u8, String) {
     let of_run = |run: u32| {
         history.releases.iter().find(|release| release.run == run).expect("it is known").version.clone()
@@ -455,7 +456,7 @@ fn plain(history: &History, version: &Version) -> (String, i64, Option<i64>, u8,
 }
 
 #[test]
-fn record_that_a_new_reading_rejects_keeps_what_the_former_reading_said() {
+fn record_rejected_by_new_reading_keeps_former_statement() {
     let releases = releases(&[("v1", 1, true), ("v1", 1, true)]);
     let statements = [said(1, b'a'), rejected(2)];
     let versions = known(&releases).versions(&statements);
@@ -471,7 +472,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 3_000 } else { 300_000 }))]
 
     #[test]
-    fn a_slow_transcription_day_by_day_agrees(history in history(true)) {
+    fn versions_agree_with_slow_model_day_by_day(history in history(true)) {
         let known = known(&history.releases);
         let versions = known.versions(&history.statements);
         for day in -1..=DAYS {
@@ -482,7 +483,7 @@ proptest! {
     }
 
     #[test]
-    fn intervals_are_in_order_and_apart_and_end_for_the_reason_they_name(history in history(true)) {
+    fn intervals_are_ordered_disjoint_and_end_as_stated(history in history(true)) {
         let versions = known(&history.releases).versions(&history.statements);
         for version in &versions {
             prop_assert!(version.valid_until.is_none_or(|until| version.valid_from < until));
@@ -506,7 +507,7 @@ proptest! {
     }
 
     #[test]
-    fn supersession_follows_valid_from_and_has_no_circle(history in history(true)) {
+    fn supersession_follows_valid_from_without_cycles(history in history(true)) {
         let known = known(&history.releases);
         let versions = known.versions(&history.statements);
         let begins = |statement: usize| {
@@ -524,7 +525,7 @@ proptest! {
     }
 
     #[test]
-    fn of_every_statement_it_is_told_what_has_become_of_it(history in history(true)) {
+    fn every_statement_has_a_current_state(history in history(true)) {
         let known = known(&history.releases);
         let versions = known.versions(&history.statements);
         for (index, said) in history.statements.iter().enumerate() {
@@ -555,13 +556,13 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_arrival_changes_nothing(
+    fn versions_do_not_depend_on_order_of_arrival(
         (history, order) in history(false).prop_flat_map(|history| {
             let order: Vec<_> = history.releases.iter().map(|release| release.run).collect();
             (Just(history), Just(order).prop_shuffle())
         }),
     ) {
-        // versions are named after the runs of the first telling, and those stay
+        // versions are named after the runs of the first order, and these names stay
         let other = arriving(&history, &order);
         let told = |history: &History| -> Vec<_> {
             let versions = known(&history.releases).versions(&history.statements);
@@ -583,7 +584,7 @@ proptest! {
     }
 
     #[test]
-    fn later_release_changes_no_answer_about_an_earlier_time(history in history(true), day in 0..DAYS) {
+    fn later_release_does_not_change_answers_about_earlier_times(history in history(true), day in 0..DAYS) {
         let seen = history.releases.iter().filter(|release| release.released_at <= at_day(day));
         let seen: Vec<_> = seen.cloned().collect();
         let then = Knowledge::new(&history.releases, released_by(day));
@@ -606,7 +607,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_told_of_the_runs_adds_up_to_what_holds(history in history(true)) {
+    fn changes_of_all_runs_add_up_to_current_versions(history in history(true)) {
         let mut standing = BTreeSet::new();
         for run in 1..=history.releases.len() {
             let before = known(&history.releases[..run - 1]);

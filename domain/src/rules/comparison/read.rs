@@ -1,7 +1,7 @@
-//! Comparisons as they stand in a text: `L op R` over simple operands.
+//! Parses the comparisons in a text: `L op R` with simple operands.
 //!
-//! What is longer than an operand that is read would be compared by a piece of it, and speak against what it agrees with:
-//! so where it is not certain that an operand is whole, nothing is compared.
+//! If an operand may be only a part of a longer one, its comparison is skipped. Otherwise a part of the operand would
+//! be compared, and could contradict a statement that agrees with it.
 
 use crate::rules::normal::normalize;
 use crate::rules::number::Number;
@@ -9,36 +9,36 @@ use crate::rules::quantity::{begins_with_unit, is_space};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// The longest operand, in bytes; what is longer is no simple one.
+/// The maximum length of an operand, in bytes; a longer one is not simple.
 const OPERAND_MAX_BYTES: usize = 64;
-/// What an operand is calculated with; no simple one has it beside itself, spaces aside.
+/// Operators of arithmetic. An operand with one of these beside it, spaces aside, is not simple.
 const ARITHMETIC: &str = "+-−–*/^×·÷";
-/// Nor one of these before itself,
+/// An operand after one of these characters is not simple.
 const BEFORE: &str = ")€$£¥√∑∏∫∂∇∆¬~±≈#@\\";
-/// nor one of these behind.
+/// An operand before one of these characters is not simple.
 const BEHIND: &str = "(@";
-/// Nor one of these with a letter or a digit beyond it.
+/// An operand is not simple if one of these characters is beside it, followed by a letter or a digit on the other side.
 const WITHIN: &str = "'’:[";
-/// What an amount begins or ends with, and what it only ends with.
+/// The marks at the beginning or the end of an amount, and the marks only at its end.
 const MARKS: [&str; 2] = ["$€", "%°"];
-/// What stands between two comparisons, and is no word of their operands.
+/// The word that joins two comparisons and is not part of their operands.
 const AND: &str = "and";
 
-/// One comparison that the candidate makes, or a constraint.
+/// A comparison in the candidate or in a constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) above: String,
     pub(super) below: String,
     pub(super) strict: bool,
-    /// As it is quoted.
+    /// The normalized text, for quotations.
     pub(super) text: String,
-    /// In which part of the candidate; none for a constraint.
+    /// The index of the part of the candidate; `None` for a constraint.
     pub(super) part: Option<usize>,
-    /// Where in that text.
+    /// The range in that text.
     pub(super) range: Range<usize>,
 }
 
-/// The comparisons of `text`, in its order.
+/// The comparisons in `text`, in their order.
 pub(super) fn comparisons(text: &str, part: Option<usize>) -> impl Iterator<Item = Comparison> {
     text.match_indices(['<', '>']).filter_map(move |(at, sign)| {
         let read = comparison(text, at, sign)?;
@@ -46,8 +46,8 @@ pub(super) fn comparisons(text: &str, part: Option<usize>) -> impl Iterator<Item
     })
 }
 
-/// The comparisons that a constraint is made of from end to end, joined by commas or "and" or to a chain; none where
-/// anything else is in it.
+/// The comparisons of a constraint, joined by commas, by "and", or to a chain. `None` if the constraint contains
+/// anything else.
 pub(super) fn constraint(text: &str) -> Option<Vec<Comparison>> {
     let text = text.trim();
     let all: Vec<Comparison> = comparisons(text, None).collect();
@@ -56,7 +56,7 @@ pub(super) fn constraint(text: &str) -> Option<Vec<Comparison>> {
         let is_joined = match text.get(end..range.start) {
             Some(gap) if end == 0 => gap.is_empty(),
             Some(gap) => is_joint(gap.trim()),
-            // those of a chain share an operand
+            // the comparisons of a chain share an operand
             None => true,
         };
         if !is_joined {
@@ -67,12 +67,12 @@ pub(super) fn constraint(text: &str) -> Option<Vec<Comparison>> {
     (!all.is_empty() && end == text.len()).then_some(all)
 }
 
-/// Whether `gap` joins two comparisons, and says nothing else.
+/// Whether `gap` only joins two comparisons.
 fn is_joint(gap: &str) -> bool {
     gap == "," || gap.strip_prefix(',').unwrap_or(gap).trim_start().eq_ignore_ascii_case(AND)
 }
 
-/// The comparison by the `sign` at byte `at` of `text`. Arrows, shifts and the like have no operands on both sides.
+/// The comparison with `sign` at byte `at` of `text`. Arrows, shifts and the like do not have operands on both sides.
 fn comparison(text: &str, at: usize, sign: &str) -> Option<Comparison> {
     let (before, behind) = (text.get(..at)?, text.get(at + sign.len()..)?);
     let (strict, behind) = behind.strip_prefix('=').map_or((true, behind), |behind| (false, behind));
@@ -93,7 +93,7 @@ fn comparison(text: &str, at: usize, sign: &str) -> Option<Comparison> {
     Some(Comparison { above, below, strict, text, part: None, range })
 }
 
-/// Whether `sign` is one of the brackets around a tag's name or a type's parameter: `<b>`, `</b>`, `Vec<T>`.
+/// Whether `sign` is a bracket around the name of a tag or a type parameter: `<b>`, `</b>`, `Vec<T>`.
 fn is_bracket(sign: &str, before: &str, behind: &str) -> bool {
     if sign == "<" {
         behind.strip_prefix(operand_before(behind)).is_some_and(|rest| rest.starts_with('>'))
@@ -103,17 +103,17 @@ fn is_bracket(sign: &str, before: &str, behind: &str) -> bool {
     }
 }
 
-/// Whether nothing stands before the place on its line, as before the mark of a quotation.
+/// Whether only white space precedes the position on its line, as before a quotation mark `>`.
 fn begins_line(before: &str) -> bool {
     !before.trim_end_matches(is_space).ends_with(|character: char| !character.is_whitespace())
 }
 
-/// Whether what stands before the left operand belongs to it; `is_same` is the right one.
+/// Whether the text before the left operand belongs to it. `is_same` is true if both operands are equal.
 fn is_part_before(before: &str, left: &str, is_same: bool) -> bool {
     let near = before.trim_end_matches(is_space);
     let Some(last) = near.chars().next_back() else { return false };
     if ARITHMETIC.contains(last) {
-        // unless it is the mark of a list's item
+        // unless it is the bullet of a list item
         let has_space = near.len() < before.len();
         return !(has_space && near.strip_suffix(last).is_some_and(begins_line));
     }
@@ -123,29 +123,29 @@ fn is_part_before(before: &str, left: &str, is_same: bool) -> bool {
         || is_same && is_word(near.rsplit(|character: char| !character.is_alphanumeric()).next())
 }
 
-/// Whether what stands behind the right operand belongs to it; `is_same` is the left one.
+/// Whether the text after the right operand belongs to it. `is_same` is true if both operands are equal.
 fn is_part_behind(right: &str, behind: &str, is_same: bool) -> bool {
     let near = behind.trim_start_matches(is_space);
     near.starts_with(|next| ARITHMETIC.contains(next) || BEHIND.contains(next))
         || right.ends_with(|last: char| last.is_ascii_digit()) && begins_with_unit(near)
         || is_within(behind.chars())
-        // a type's parameter that has one of the same name
+        // a type parameter that itself has one of the same name
         || is_same && behind.starts_with('<')
         || is_same && is_word(near.split(|character: char| !character.is_alphanumeric()).next())
 }
 
-/// Whether the characters beside an operand make it a part of a longer word: as in "it's", "12:30" and `x[i]`.
+/// Whether the characters beside an operand make it a part of a longer word, as in "it's", "12:30" and `x[i]`.
 fn is_within(mut beside: impl Iterator<Item = char>) -> bool {
     beside.next().is_some_and(|next| WITHIN.contains(next))
         && beside.next().is_some_and(char::is_alphanumeric)
 }
 
-/// Whether this is a word that an operand may be of: "the new price > price" is about two prices.
+/// Whether the word beside an operand may be a part of it: "the new price > price" is about two prices.
 fn is_word(beside: Option<&str>) -> bool {
     beside.is_some_and(|word| !word.is_empty() && !word.eq_ignore_ascii_case(AND))
 }
 
-/// The operand that `text` ends with.
+/// The operand at the end of `text`.
 fn operand_behind(text: &str) -> &str {
     let mut start = text.len();
     let mut behind = None;
@@ -159,7 +159,7 @@ fn operand_behind(text: &str) -> &str {
     text.get(start..).unwrap_or_default()
 }
 
-/// The operand that `text` begins with.
+/// The operand at the beginning of `text`.
 fn operand_before(text: &str) -> &str {
     let mut before = None;
     let mut characters = text.char_indices().peekable();
@@ -174,8 +174,8 @@ fn operand_before(text: &str) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Letters with their marks, digits and what belongs to them; points and hyphens between two of these, commas between two
-/// digits; a sign before a digit.
+/// Whether the character is part of an operand. These are letters with their marks, digits and their marks, points and
+/// hyphens between two of these, commas between two digits, and a sign before a digit.
 fn is_of_operand(before: Option<char>, character: char, behind: Option<char>) -> bool {
     let word = |character: char| {
         character.is_alphanumeric()
@@ -193,8 +193,8 @@ fn is_of_operand(before: Option<char>, character: char, behind: Option<char>) ->
     }
 }
 
-/// An operand as it is known: an amount by its value, all else by its letters. What begins as a number and is none, as
-/// "1,5", "2x" or "5mW", is no simple operand.
+/// The normal form of an operand: an amount by its value, any other by its letters. A text such as "1,5", "2x" or
+/// "5mW", which begins like a number but is none, is not a simple operand.
 fn known(operand: &str) -> Option<String> {
     if operand.len() > OPERAND_MAX_BYTES || !operand.contains(char::is_alphanumeric) {
         return None;
@@ -206,7 +206,7 @@ fn known(operand: &str) -> Option<String> {
     Some(normalize(operand))
 }
 
-/// A number with the mark that it has of a currency, per cent or degrees.
+/// A number with its mark of a currency, per cent or degrees, if any.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) mark: Option<char>,
@@ -214,7 +214,7 @@ pub(super) struct Amount {
 }
 
 impl Amount {
-    /// Reads a number, thousands separated by commas, and the mark at either end.
+    /// Parses a number, with commas between thousands, and a mark at either end.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let [either, last] = MARKS;
         let first = text.chars().next().filter(|mark| either.contains(*mark));
@@ -227,7 +227,7 @@ impl Amount {
         Some(Self { mark, number: Number::parse(digits, &[','])? })
     }
 
-    /// With its mark where it is written.
+    /// The text with its mark in the usual position.
     fn text(&self) -> String {
         let Self { mark, number } = self;
         let number = number.text();
@@ -240,7 +240,7 @@ impl Amount {
         }
     }
 
-    /// By the mark, then by the number.
+    /// Compares the marks, then the numbers.
     pub(super) fn cmp(&self, other: &Self) -> Ordering {
         self.mark.cmp(&other.mark).then_with(|| self.number.cmp(&other.number))
     }

@@ -1,19 +1,19 @@
-//! Facts as they are searched when few claims are: one after the other, by nothing that had to be made before.
+//! A linear search through the facts, for few claims: it needs no index.
 
 use super::super::lines::Lines;
 use super::{Direction, Support};
 use memchr::memmem;
 
-/// How many bytes a search for one text passes while a comparison takes one in.
+/// The number of bytes that a substring search passes in the time of one compared byte.
 const PASSED: usize = 4;
-/// What it costs to look at a fact, and to compare one; in bytes that a comparison takes in.
+/// The costs of visiting a fact and of comparing one, in units of one compared byte.
 const LOOK: usize = 4;
 const COMPARE: usize = 64;
 
-/// A search would have cost more than was left for it.
+/// The search would exceed its remaining budget.
 pub(super) struct TooDear;
 
-/// The first of `facts` that supports `claim`. What it costs is taken from `left`, in bytes that a comparison takes in.
+/// The first of `facts` that supports `claim`. Its cost is subtracted from `left`, in units of one compared byte.
 pub(super) fn support(facts: &Lines, claim: &str, left: &mut u64) -> Result<Option<Support>, TooDear> {
     let mut pay = |cost: usize| {
         let paid = left.checked_sub(cost as u64);
@@ -36,7 +36,7 @@ pub(super) fn support(facts: &Lines, claim: &str, left: &mut u64) -> Result<Opti
     Ok(around.map(|fact| Support { fact, direction: Direction::ClaimInFact }))
 }
 
-/// The pairs of bytes that stand beside each other in a text, by a few of their bits. What has another one is not in it.
+/// The pairs of adjacent bytes in a text, by a few of their bits. A text with any other pair is not a substring.
 struct Pairs([u64; 64]);
 
 impl Pairs {
@@ -58,7 +58,7 @@ impl Pairs {
         })
     }
 
-    /// The word and the bit of a pair: letters differ in the lower six.
+    /// The word and the bit of a pair: letters differ in their lower six bits.
     const fn place(pair: &[u8]) -> (usize, u64) {
         match pair {
             [one, other] => ((*one & 63) as usize, 1 << (*other & 63)),

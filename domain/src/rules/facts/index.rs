@@ -1,11 +1,11 @@
-//! Facts as they are searched when there are many: in time that does not grow with their number.
+//! The index of many facts. A search takes time independent of their number.
 
 use super::super::lines::Lines;
 use super::super::needles::Needles;
 use super::suffixes::Suffixes;
 use super::{Direction, Support};
 
-/// Facts, searched for claims and for in claims.
+/// The index of facts, in both directions: facts that contain a claim, and facts within a claim.
 #[derive(Debug)]
 pub(super) struct Index {
     needles: Needles,
@@ -13,7 +13,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// That of `facts`; none if they are too long for it.
+    /// Creates the index of `facts`; `None` if they are too long for it.
     pub(super) fn of(facts: &Lines) -> Option<Self> {
         Some(Self { needles: Needles::of(facts)?, suffixes: Suffixes::of(facts.text())? })
     }
@@ -24,17 +24,17 @@ impl Index {
         let within = self.needles.ends(facts, claim).map(|(_, fact)| self.needles.lowest(fact)).min();
         let around = around.map(|fact| Support { fact, direction: Direction::ClaimInFact });
         let within = within.map(|fact| Support { fact, direction: Direction::FactInClaim });
-        // where both are one fact, it equals the claim, and the first counts
+        // if both are the same fact, it equals the claim, and `min_by_key` returns the first
         around.into_iter().chain(within).min_by_key(|support| support.fact)
     }
 }
 
-/// What making the index of `facts` costs, in bytes that a comparison takes in.
+/// The cost of creating the index of `facts`, in units of one compared byte.
 pub(super) const fn cost(facts: &Lines) -> u64 {
     Needles::cost(facts).saturating_add(Suffixes::cost(facts.text()))
 }
 
-/// The memory that the index of `facts` takes at the most.
+/// The maximum memory of the index of `facts`, in bytes.
 pub(super) const fn weight_bytes(facts: &Lines) -> u64 {
     Needles::weight_bytes(facts) + Suffixes::weight_bytes(facts.text())
 }

@@ -1,24 +1,24 @@
-//! Where a text stands in another first, without reading the other: by the order of all its suffixes.
+//! Finds the first occurrence of a text in another one without reading the other, by the order of all its suffixes.
 
 use libsais::SuffixArrayConstruction;
 use std::ops::Range;
 
-/// What sorting costs for each byte, in bytes that a comparison takes in.
+/// The cost of sorting each byte, in units of one compared byte.
 const BYTE: u64 = 16;
-/// How many of a level share a place of the level above.
+/// The number of places of a level that share one place of the level above.
 const BLOCK: usize = 64;
 
-/// The suffixes of a text, sorted. The text stays with whoever has it, and comes along with every call.
+/// The sorted suffixes of a text. The text is not stored; callers pass it to every call.
 #[derive(Debug)]
 pub(super) struct Suffixes {
-    /// Where they begin, in their alphabetical order.
+    /// The offsets of the suffixes, in alphabetical order.
     order: Vec<i32>,
-    /// The lowest of each block of `order`; then the lowest of each block of these; and so on.
+    /// The lowest offset of each block of `order`, then the lowest of each block of these, and so on.
     lows: Vec<Vec<i32>>,
 }
 
 impl Suffixes {
-    /// Sorts the suffixes of `text`, in linear time; none if it is too long for that, or memory is short.
+    /// Sorts the suffixes of `text` in linear time; `None` if the text is too long or memory is short.
     pub(super) fn of(text: &str) -> Option<Self> {
         let sorted = SuffixArrayConstruction::for_text(text.as_bytes()).in_owned_buffer32().single_threaded();
         let order = sorted.run().ok()?.into_vec();
@@ -32,19 +32,19 @@ impl Suffixes {
         }
     }
 
-    /// What sorting those of `text` costs, in bytes that a comparison takes in.
+    /// The cost of sorting the suffixes of `text`, in units of one compared byte.
     pub(super) const fn cost(text: &str) -> u64 {
         (text.len() as u64).saturating_mul(BYTE)
     }
 
-    /// The memory that those of `text` take at the most.
+    /// The maximum memory for the suffixes of `text`, in bytes.
     pub(super) const fn weight_bytes(text: &str) -> u64 {
-        // each level is a block's part of the one below
+        // each level has one place for each block of the level below
         let places = text.len() + text.len() / (BLOCK - 1) + BLOCK;
         (places * size_of::<i32>()) as u64
     }
 
-    /// Where `part` stands in `text` first.
+    /// The offset of the first occurrence of `part` in `text`.
     pub(super) fn find(&self, text: &str, part: &str) -> Option<usize> {
         let (text, part) = (text.as_bytes(), part.as_bytes());
         let suffix = |at: &i32| usize::try_from(*at).ok().and_then(|at| text.get(at..)).unwrap_or_default();
@@ -54,7 +54,7 @@ impl Suffixes {
         self.lowest(start..start + with_part).and_then(|at| usize::try_from(at).ok())
     }
 
-    /// The lowest of a range of `order`.
+    /// The lowest offset in a range of `order`.
     fn lowest(&self, mut range: Range<usize>) -> Option<i32> {
         let low =
             |level: &[i32], range: Range<usize>| level.get(range).and_then(|some| some.iter().copied().min());
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_weigh_no_more_than_they_say() {
+    fn suffixes_use_at_most_their_declared_memory() {
         for size in [0, 1, BLOCK, BLOCK + 1, BLOCK * BLOCK + 1, 1_000_000] {
             let text = "ab".repeat(size / 2);
             let suffixes = Suffixes::of(&text).expect("it is short");

@@ -6,13 +6,13 @@ fn compiled(facts: &[String]) -> Facts {
     Facts::of(Lines::normalized(facts), Sha256Hex::of_json(&facts))
 }
 
-/// What supports `claims` by the index.
+/// The support for `claims` by the index.
 fn indexed(set: &Facts, claims: &[&str]) -> Vec<Option<Support>> {
     let index = Index::of(&set.lines).expect("the facts are not too long");
     claims.iter().map(|claim| index.support(&set.lines, claim)).collect()
 }
 
-/// What supports them by the rule's own words: every claim with every fact.
+/// The support for `claims` by the rule's definition: every claim is compared with every fact.
 fn looped(facts: &[String], claims: &[&str]) -> Vec<Option<Support>> {
     let facts: Vec<String> = facts.iter().map(|fact| normalize(fact)).collect();
     let mut supports = Vec::new();
@@ -53,7 +53,7 @@ fn claims() -> impl Strategy<Value = Vec<String>> {
 }
 
 #[test]
-fn a_set_that_is_asked_often_makes_its_index_and_says_the_same() {
+fn frequently_used_facts_create_index_with_same_results() {
     let facts: Vec<String> = (0..50).map(|at| format!("fact {at} of many")).collect();
     let set = compiled(&facts);
     let claims = ["fact 4", "what fact 31 of many says", "nothing of the kind", "of"];
@@ -67,7 +67,7 @@ fn a_set_that_is_asked_often_makes_its_index_and_says_the_same() {
 }
 
 #[test]
-fn a_search_without_the_index_ends_when_what_it_may_cost_is_spent() {
+fn search_without_index_ends_when_budget_is_spent() {
     let facts = Lines::normalized(&vec!["b".to_owned(); 1_000]);
     let claim = "a".repeat(10_000);
     let mut left = 1_000_000;
@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 1_000 } else { 50_000 }))]
 
     #[test]
-    fn the_index_finds_what_the_loop_over_all_finds(facts in facts(), claims in claims()) {
+    fn index_finds_same_support_as_linear_search(facts in facts(), claims in claims()) {
         let (set, claims) = (compiled(&facts), borrowed(&claims));
         let expected = looped(&facts, &claims);
         prop_assert_eq!(&indexed(&set, &claims), &expected);
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn a_piece_of_a_fact_is_found_in_the_first_that_has_it(
+    fn part_of_a_fact_is_found_in_first_matching_fact(
         facts in prop::collection::vec("[abé]{0,30}", 1..30),
         cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..30_usize, 1..30_usize), 1..20),
     ) {

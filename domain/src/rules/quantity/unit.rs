@@ -1,21 +1,21 @@
-//! Units by a fixed table of their spellings.
+//! Units, by a fixed table of their spellings.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// A unit that is known.
+/// A known unit.
 pub(in super::super) struct Known {
-    /// As it stands in the one form.
+    /// The name in the canonical form.
     pub(in super::super) name: &'static str,
-    /// Its spellings as they stand, upper and lower case told apart.
+    /// The case-sensitive spellings.
     pub(in super::super) symbols: &'static [&'static str],
-    /// Its spellings in any case.
+    /// The case-insensitive spellings.
     pub(in super::super) words: &'static [&'static str],
-    /// Whether prefixes go with it.
+    /// Whether the unit takes prefixes.
     pub(in super::super) is_prefixed: bool,
 }
 
-/// The prefixes: as a symbol, as a word, and as a power of ten. The micro sign and the Greek letter are two characters.
+/// The prefixes: symbol, word and power of ten. The micro sign and the Greek letter are two different characters.
 pub(in super::super) const PREFIXES: [(&str, &str, i32); 12] = [
     ("n", "nano", -9),
     ("µ", "micro", -6),
@@ -40,7 +40,7 @@ const fn known(
     Known { name, symbols, words, is_prefixed }
 }
 
-/// The units.
+/// The units of the rules from RULE-PREC-007 on.
 pub(in super::super) static UNITS: [Known; 46] = [
     known("m", &["m"], &["metre", "metres", "meter", "meters"], true),
     known("in", &["in", "″"], &["inch", "inches"], false),
@@ -122,7 +122,7 @@ pub(in super::super) static UNITS: [Known; 46] = [
     known("JPY", &["JPY"], &[], false),
 ];
 
-/// Counted units, which the rules from RULE-PREC-009 on read too. They have no prefixes: "hops" are not hundreds of
+/// Counted units, which the rules from RULE-PREC-009 on also know. They take no prefixes: "hops" are not hundreds of
 /// "ops".
 pub(in super::super) static COUNTED: [Known; 13] = [
     known("call", &[], &["call", "calls"], false),
@@ -140,25 +140,25 @@ pub(in super::super) static COUNTED: [Known; 13] = [
     known("tx", &["tx", "txn", "txns"], &["transaction", "transactions"], false),
 ];
 
-/// The units that are read, list by list.
+/// The lists of units to use, in their order.
 pub(super) type Table<'a> = &'a [&'a LazyLock<Spellings>];
 
-/// The longest spelling in any case, in bytes.
+/// The maximum length of a spelling in any case, in bytes.
 const SPELLING_MAX_BYTES: usize = 128;
 
-/// The currencies that may stand before the number, too.
+/// The currencies that may also precede the number.
 pub(in super::super) const CURRENCIES: [&str; 8] = ["€", "$", "£", "¥", "EUR", "USD", "GBP", "JPY"];
 
-/// A unit as it was read.
+/// A parsed unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// In the one form, without a prefix.
+    /// The canonical name, without a prefix.
     pub(super) name: String,
-    /// The power of ten that its prefix stands for.
+    /// The power of ten of its prefix.
     pub(super) power: i32,
 }
 
-/// The unit of `table` that `text` begins with, the longest, and what follows.
+/// The longest unit of `table` at the beginning of `text`, and the rest.
 pub(super) fn leading_unit<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a str)> {
     let [one, two] = leading_words(text);
     let (word, (known, power)) =
@@ -172,7 +172,7 @@ pub(super) fn leading_unit<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a
     Some((Unit { name: known.name.to_owned(), power }, behind))
 }
 
-/// The currency that `text` ends with, and what is before it.
+/// The currency at the end of `text`, and the text before it.
 pub(super) fn trailing_currency(text: &str) -> Option<(&str, Unit)> {
     CURRENCIES.iter().find_map(|currency| {
         let before = text.strip_suffix(currency)?;
@@ -181,7 +181,7 @@ pub(super) fn trailing_currency(text: &str) -> Option<(&str, Unit)> {
     })
 }
 
-/// The word that `text` begins with, made of letters and the signs of units, and the one with the next.
+/// The first word of `text`, made of letters and the signs of units, and the first two words.
 pub(super) fn leading_words(text: &str) -> [&str; 2] {
     let is_of_word = |character: char| character.is_alphabetic() || "°%€$£¥℃℉″".contains(character);
     let word = |text: &str| text.find(|character| !is_of_word(character)).unwrap_or(text.len());
@@ -194,7 +194,7 @@ pub(super) fn leading_words(text: &str) -> [&str; 2] {
     [one, two].map(|end| text.get(..end).unwrap_or_default())
 }
 
-/// The unit of `table` that is spelled `word`, with the power of its prefix.
+/// The unit of `table` with the spelling `word`, and the power of its prefix.
 fn by_spelling(word: &str, table: Table) -> Option<(&'static Known, i32)> {
     if word.is_empty() || word.len() > SPELLING_MAX_BYTES {
         return None;
@@ -203,8 +203,8 @@ fn by_spelling(word: &str, table: Table) -> Option<(&'static Known, i32)> {
     table.iter().find_map(|spellings| spellings.find(word, &lower))
 }
 
-/// All spellings of some units, with their prefixes. A lookup takes constant time, since a text may consist of numbers with
-/// units alone.
+/// All spellings of some units, with their prefixes. A lookup takes constant time, because a text may consist only of
+/// numbers with units.
 pub(in super::super) struct Spellings {
     units: &'static [Known],
     /// By symbol: the index of the unit, and the power of the prefix.

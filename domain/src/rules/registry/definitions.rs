@@ -2,7 +2,7 @@
 
 use super::{CheckType, Invariant, Rule, RuleId};
 
-/// The parameters of whatever goes by pairs of terms.
+/// The parameters of rules that use pairs of terms.
 macro_rules! with_the_pairs {
     ($before:literal) => {
         concat!(
@@ -79,7 +79,7 @@ pub(super) const CONT_003: Rule = Rule {
     version: "1.0.0",
 };
 
-/// The parameters of whatever looks at texts without their layout.
+/// The parameters of rules that use texts without their layout.
 macro_rules! dropped {
     () => {
         concat!(
@@ -89,7 +89,7 @@ macro_rules! dropped {
     };
 }
 
-/// The parameters of whatever looks at Unicode's sentences, by whole words; a test holds them against the lists.
+/// The parameters of rules that use Unicode's sentences and whole words; a test compares them with the lists.
 macro_rules! by_sentences {
     ($between:expr) => {
         concat!(
@@ -104,7 +104,7 @@ macro_rules! by_sentences {
     };
 }
 
-/// The parameters of whatever compares quantities; a test holds them against the table.
+/// The parameters of rules that compare quantities; a test compares them with the table.
 macro_rules! with_quantities {
     ($before:expr) => {
         concat!(
@@ -149,7 +149,7 @@ macro_rules! with_quantities {
     };
 }
 
-/// The parameters of rules that read counted units too, and notes; a test compares them with the lists.
+/// The parameters of rules that also use counted units and notes; a test compares them with the lists.
 macro_rules! with_notes {
     ($before:literal) => {
         concat!(

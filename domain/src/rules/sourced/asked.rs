@@ -1,4 +1,4 @@
-//! What a request asks for facts.
+//! Requests for facts from sources.
 
 use crate::ground::query::OracleQuery;
 use crate::verification::VerifyRequest;
@@ -11,22 +11,22 @@ use utoipa::{PartialSchema, ToSchema};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Entry", rename_all = "snake_case")]
 pub enum FactsFrom {
-    /// What a source says, as of `POST /v1/query`.
+    /// The records of a source, as with `POST /v1/query`.
     Query(Box<OracleQuery>),
-    /// What several sources come to, as of `POST /v1/verify`.
+    /// A decision over several sources, as with `POST /v1/verify`.
     Verify(Box<VerifyRequest>),
 }
 
-// An entry as it is written: serde tells what is wrong with an enum in words that nobody can place.
-/// Who is asked for facts: either a source or a workflow.
+// serde's own error for an unknown enum variant would not name the entry, so this struct is parsed first
+/// A request for facts: either a query of a source or a verification by a workflow.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = FactsFrom, min_properties = 1, max_properties = 1)]
 struct Entry {
-    /// What a source says, as of `POST /v1/query`.
+    /// The records of a source, as with `POST /v1/query`.
     #[schema(nullable = false)]
     query: Option<Box<OracleQuery>>,
-    /// What several sources come to, as of `POST /v1/verify`.
+    /// A decision over several sources, as with `POST /v1/verify`.
     #[schema(nullable = false)]
     verify: Option<Box<VerifyRequest>>,
 }
@@ -47,9 +47,9 @@ impl ToSchema for FactsFrom {
     }
 }
 
-/// Why an entry is none.
+/// An entry has neither or both.
 #[derive(Debug, thiserror::Error)]
-#[error("an entry of `facts_from` has either `query` or `verify`")]
+#[error("an entry of `facts_from` is invalid: it has either `query` or `verify`")]
 struct NeitherOrBoth;
 
 impl TryFrom<Entry> for FactsFrom {

@@ -1,4 +1,4 @@
-//! Why there are no facts: what may not be believed gives none, and neither does what is not all that was asked for.
+//! Why sources give no facts: untrusted or incomplete data gives none.
 
 use super::{SOURCED_BYTES_MAX, SOURCED_FACTS_MAX};
 use crate::ground::id::WorkflowId;
@@ -10,73 +10,73 @@ use std::fmt;
 /// Why there are no facts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoFacts {
-    /// No template gives a fact of what is asked for.
-    #[error("no template of {ontology} is made of {asked} alone; what they are made of: {named}")]
+    /// No template only needs the requested axes.
+    #[error("no template of {ontology} uses only {asked}; the axes in its templates are: {named}")]
     NoTemplate {
-        /// Of which ontology.
+        /// The ontology.
         ontology: OntologyRef,
-        /// What is asked for.
+        /// The requested axes, separated by commas.
         asked: String,
-        /// Which axes templates name; nothing where there are none.
+        /// The axes that the templates use, or a text that there are no templates.
         named: String,
     },
     /// There is more than one page.
     #[error(
-        "the query finds more than one page of {records} records; narrow it by filters, or raise `max_results`: facts are made of \
-         all that it finds, or of nothing"
+        "the query finds more than one page of {records} records, but facts must cover the complete result; add filters or \
+         increase `max_results`"
     )]
     More {
-        /// How many the page has.
+        /// The number of records on the page.
         records: usize,
     },
-    /// It goes on from another answer.
-    #[error("`cursor` is not taken: facts are made of all that a query finds, from its beginning")]
+    /// The query has a cursor.
+    #[error("`cursor` is not allowed, because facts must cover the complete result of a query")]
     Cursor,
     /// A fact is too long.
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    /// There are too many, or they are too long together.
+    /// The facts exceed their number or their total size.
     #[error(
-        "there are more facts than {SOURCED_FACTS_MAX}, or they have more than {SOURCED_BYTES_MAX} bytes together"
+        "there are too many facts (at most {SOURCED_FACTS_MAX} facts of {SOURCED_BYTES_MAX} bytes in total allowed)"
     )]
     TooMany,
-    /// Where a record comes from is missing.
-    #[error("the answer does not tell where record {0} comes from")]
+    /// The provenance of a record is missing.
+    #[error("the answer has no provenance for record {0}")]
     NoProvenance(String),
-    /// A value is in no fact, though templates are made for it.
+    /// A value is in no fact, although templates include it.
     #[error("{0}")]
     Untold(Box<Untold>),
-    /// Something was found, and gives no fact.
+    /// Records were found, but none gives a fact.
     #[error(
-        "{of} gives no fact: no template of {ontology} that is made of what was asked for ({templates}) has all that it names"
+        "{of} gives no fact: each template of {ontology} for the requested axes ({templates}) lacks a value or a definition"
     )]
     Nothing {
-        /// Which decision, or answer.
+        /// The verification or the answer.
         of: String,
-        /// Of which ontology.
+        /// The ontology.
         ontology: OntologyRef,
-        /// The templates that are made of what was asked for.
+        /// The templates that only need the requested axes.
         templates: String,
     },
-    /// A workflow vouches for nothing while somebody waits.
+    /// The workflow does not decide inline.
     #[error(
-        "workflow {workflow} decides nothing while somebody waits: its `enforcement_mode` is not INLINE, and only an \
+        "workflow {workflow} does not decide within a request, because its `enforcement_mode` is not INLINE, and only an \
          authoritative decision gives facts"
     )]
     NotInline {
-        /// Which.
+        /// The id of the workflow.
         workflow: WorkflowId,
     },
-    /// A decision does not vouch for what was asked.
-    #[error("the decision {execution_id} is {}: only an authoritative one gives facts{}", kind.into_str(), advised(advice.as_ref()))]
+    /// The envelope is not authoritative.
+    #[error("the decision {execution_id} is {}; only an authoritative decision gives facts{}", kind.into_str(), advised(advice.as_ref()))]
     NotAuthoritative {
-        /// Which decision.
+        /// The id of the verification.
         execution_id: String,
-        /// Of which kind it is.
+        /// The kind of the envelope.
         kind: EnvelopeKind,
-        /// After how long it may be asked for again, in milliseconds.
+        /// The time after which the verification may be repeated, in milliseconds.
         retry_after_ms: Option<u64>,
-        /// What has to happen.
+        /// The required action.
         advice: Option<String>,
     },
 }
@@ -84,32 +84,32 @@ pub enum NoFacts {
 /// A value that is in no fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Untold {
-    /// Of which record, or decision.
+    /// The record or the verification.
     pub of: String,
-    /// Its path.
+    /// The path of the value.
     pub axis: String,
-    /// By which definition it is, where no template tells that.
+    /// The definition of the value, if no template includes it.
     pub definition: Option<String>,
-    /// Of which ontology.
+    /// The ontology.
     pub ontology: OntologyRef,
-    /// The templates that would tell it.
+    /// The templates that include the value.
     pub templates: String,
 }
 
 impl fmt::Display for Untold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { of, axis, definition, ontology, templates } = self;
-        let made_for_it = format!("the templates of {ontology} that tell it ({templates})");
+        let made_for_it = format!("the templates of {ontology} for it ({templates})");
         match definition {
             Some(definition) => write!(
                 f,
-                "no fact tells `{axis}` of {of}, which is by the definition `{definition}`: {made_for_it} do not tell that; one \
-                 with `{{{axis}:definition}}` in it does"
+                "no fact contains `{axis}` of {of}: {made_for_it} do not include its definition `{definition}`; add a template \
+                 with `{{{axis}:definition}}`"
             ),
             None => write!(
                 f,
-                "no fact tells `{axis}` of {of}: {made_for_it} tell something beside it that is missing, as \
-                 `{{{axis}:definition}}` of a value without one is, or rounding leaves nothing of it"
+                "no fact contains `{axis}` of {of}: {made_for_it} need a value or a definition that is missing, or the value \
+                 rounds to zero"
             ),
         }
     }

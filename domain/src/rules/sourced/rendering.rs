@@ -1,5 +1,5 @@
-//! Facts out of an answer, or an envelope. What may not be believed gives none, and neither does what is not all that was asked
-//! for: whoever is checked against fewer facts than were meant is not told so by a verdict.
+//! Renders facts from an answer or an envelope. Untrusted or incomplete data gives no facts: a verdict does not show
+//! that a candidate was checked against fewer facts than intended.
 
 use super::{
     Asked, FactOrigin, FactSource, NoFacts, Origin, RecordOrigin, SOURCED_BYTES_MAX, SOURCED_FACTS_MAX,
@@ -14,7 +14,7 @@ use crate::verification::workflow::{EnforcementMode, Workflow};
 use crate::verification::{Envelope, EnvelopeKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Facts on their way, within their bounds.
+/// Facts in progress, with their limits.
 struct Rendering<'o> {
     ontology: &'o Ontology,
     templates: Vec<Template<'o>>,
@@ -24,22 +24,21 @@ struct Rendering<'o> {
 }
 
 impl<'o> Rendering<'o> {
-    /// By those templates of `ontology` that are made of the axes `asked` for.
+    /// Selects the templates of `ontology` that only need the requested axes.
     fn new(ontology: &'o Ontology, asked: &[String]) -> Result<Self, NoFacts> {
         let (templates, others): (Vec<_>, Vec<_>) =
             Template::all(ontology).into_iter().partition(|template| template.is_made_of(asked));
         if templates.is_empty() {
             let named: BTreeSet<_> = others.iter().flat_map(Template::needs).collect();
-            let named =
-                if named.is_empty() { "it has none".into() } else { Vec::from_iter(named).join(", ") };
+            let named = if named.is_empty() { "none".into() } else { Vec::from_iter(named).join(", ") };
             let (ontology, asked) = (ontology.reference(), asked.join(", "));
             return Err(NoFacts::NoTemplate { ontology, asked, named });
         }
         Ok(Self { ontology, templates, origins: Vec::new(), facts: 0, bytes: 0 })
     }
 
-    /// Takes what is said `of` one thing, template by template, and gives the paths of the values that are in facts. What gives no
-    /// fact is no origin of any.
+    /// Adds the facts of one record or envelope, named by `of`, template by template. Returns the paths of the values
+    /// that are in facts. An origin without facts is not added.
     fn take(
         &mut self,
         axes: &BTreeMap<String, Value>,
@@ -66,7 +65,7 @@ impl<'o> Rendering<'o> {
         Ok(told)
     }
 
-    /// That a value that is not among those `told` has a definition that no template tells, if one has.
+    /// Fails if a value outside of `told` has a definition that no template includes.
     fn told_by_definition(
         &self,
         told: &BTreeSet<String>,
@@ -81,7 +80,7 @@ impl<'o> Rendering<'o> {
         Ok(())
     }
 
-    /// That the value at `path` is in no fact, if these `templates` are made for it.
+    /// Fails because the value at `path` is in no fact, unless `templates` is empty.
     fn untold(
         &self,
         path: &str,
@@ -101,7 +100,7 @@ impl<'o> Rendering<'o> {
         })))
     }
 
-    /// That there is no fact at all `of` what was found, if that is so.
+    /// Fails if `of` gave no fact at all.
     fn some(&self, of: String) -> Result<(), NoFacts> {
         if self.facts > 0 {
             return Ok(());
@@ -110,7 +109,7 @@ impl<'o> Rendering<'o> {
         Err(NoFacts::Nothing { of, ontology, templates })
     }
 
-    /// The templates that are so, by their names.
+    /// The ids of the templates that satisfy `is_so`, separated by commas.
     fn names(&self, is_so: impl Fn(&&Template<'_>) -> bool) -> String {
         let names = self.templates.iter().filter(is_so).map(|template| template.id().as_str());
         names.collect::<Vec<_>>().join(", ")
@@ -122,7 +121,7 @@ impl<'o> Rendering<'o> {
     }
 }
 
-/// Whether what several entries gave is within the bounds of all of them together.
+/// Checks the limits for the facts of all entries together.
 ///
 /// # Errors
 /// `TooMany`.
@@ -134,7 +133,7 @@ pub fn within_bounds(sources: &[FactSource]) -> Result<(), NoFacts> {
 }
 
 impl FactSource {
-    /// Whether what is asked of a source of `ontology` can give facts at all.
+    /// Checks whether a query of a source of `ontology` can give facts.
     ///
     /// # Errors
     /// `NoTemplate`, `Cursor`.
@@ -145,7 +144,7 @@ impl FactSource {
         Rendering::new(ontology, axes).map(drop)
     }
 
-    /// Whether what is asked of `workflow`, over `ontology`, can give facts at all.
+    /// Checks whether a verification by `workflow`, with `ontology`, can give facts.
     ///
     /// # Errors
     /// `NotInline`, `NoTemplate`.
@@ -156,11 +155,11 @@ impl FactSource {
         Self::is_possible(ontology, axes, None)
     }
 
-    /// The facts that `answer` gives, to a query for `axes` of a source of `ontology` that asks for provenance. Its policy has let
-    /// it pass.
+    /// The facts from `answer`, to a query for `axes` of a source of `ontology`. The query must request provenance, and
+    /// the source's freshness policy must have allowed the answer.
     ///
     /// # Errors
-    /// Why it gives none.
+    /// Why there are no facts.
     pub fn of_answer(answer: &QueryAnswer, axes: &[String], ontology: &Ontology) -> Result<Self, NoFacts> {
         let mut rendering = Rendering::new(ontology, axes)?;
         let response = &answer.response;
@@ -185,19 +184,19 @@ impl FactSource {
             rendering.take(&record.values(), &record.definitions, origin, &of)?;
         }
         if !response.records.is_empty() {
-            rendering.some("what the query finds".to_owned())?;
+            rendering.some("the query result".to_owned())?;
         }
-        // an age is another one each second, and the same facts are to have the same digest
+        // warnings about age change every second, and the same facts must have the same digest
         let of_age = &metadata.freshness.policy.warnings;
         let warnings =
             response.warnings.iter().filter(|warning| !of_age.contains(warning)).cloned().collect();
         Ok(rendering.done(Asked::Query(answer.oracle_id.clone()), warnings))
     }
 
-    /// The facts that `envelope` gives, over `ontology`.
+    /// The facts from `envelope`, with `ontology`.
     ///
     /// # Errors
-    /// Why it gives none.
+    /// Why there are no facts.
     pub fn of_envelope(envelope: &Envelope, ontology: &Ontology) -> Result<Self, NoFacts> {
         let valued = |axis: &AxisOutcome| axis.value.is_some();
         if envelope.kind != EnvelopeKind::Authoritative || !envelope.axes.values().all(valued) {
@@ -228,7 +227,7 @@ impl FactSource {
         });
         let of = format!("the decision {}", envelope.execution_id);
         let told = rendering.take(&axes, &definitions, origin, &of)?;
-        // what was asked for has its value, each, and is to be in a fact where one can be made of it
+        // every requested axis has a value, which must be in a fact if a template for it exists
         for path in envelope.axes.keys().filter(|path| !told.contains(*path)) {
             rendering.untold(path, None, &of, rendering.names(|template| template.tells(path)))?;
         }

@@ -24,7 +24,7 @@ fn ontology() -> Ontology {
     serde_json::from_value(document).unwrap()
 }
 
-/// An answer of three records, of which the second is of another definition, and the third says nothing.
+/// An answer of three records; the second has another definition, and the third has no value.
 fn answer() -> QueryAnswer {
     let record = |position: u32, axes: Json, definitions: Json| {
         json!({"record_id": format!("0123456789abcdef-{position}"), "source_record_id": "x", "axes": axes,
@@ -73,7 +73,7 @@ fn evaluated(check: &Check, text: &str) -> Evaluation {
 }
 
 #[test]
-fn each_fact_of_an_answer_knows_the_record_that_it_comes_from() {
+fn fact_from_answer_names_its_record() {
     let source = source();
     assert_eq!((source.facts, source.asked.clone()), (2, Asked::Query("world-bank".parse().unwrap())));
     let told = source.origins.iter().map(|FactOrigin { facts, origin }| {
@@ -93,7 +93,7 @@ fn each_fact_of_an_answer_knows_the_record_that_it_comes_from() {
 }
 
 #[test]
-fn a_supported_claim_leads_by_its_evidence_to_the_record() {
+fn evidence_of_supported_claim_leads_to_the_record() {
     let check = Check { facts: vec!["Ice melts".into()], ..Check::default() };
     let check = check.with_facts_from(vec![source(), source()]);
     assert_eq!(check.facts.len(), 5);
@@ -136,7 +136,7 @@ fn evaluation_with_origins_is_canonical_and_its_digests_cover_them() {
 }
 
 #[test]
-fn a_check_reads_back_with_its_origins() {
+fn check_with_origins_round_trips() {
     let check = Check::default().with_facts_from(vec![source()]);
     let json = serde_json::to_string(&check).unwrap();
     assert_eq!(serde_json::from_str::<Check>(&json).unwrap(), check);
@@ -144,7 +144,7 @@ fn a_check_reads_back_with_its_origins() {
 }
 
 #[test]
-fn the_log_names_origins_and_no_text_and_not_without_bound() {
+fn logged_origins_have_no_text_and_are_limited() {
     let many = FactSource { origins: (0..101).flat_map(|_| source().origins).collect(), ..source() };
     let evaluation = evaluated(&Check::default().with_facts_from(vec![many]), "AUT");
     let entry = RulesEntry::of(&evaluation, None);
@@ -161,7 +161,7 @@ fn the_log_names_origins_and_no_text_and_not_without_bound() {
 }
 
 #[test]
-fn what_is_not_all_of_an_answer_gives_no_facts() {
+fn incomplete_answer_gives_no_facts() {
     let none = |answer: &QueryAnswer, axes: &[String]| {
         FactSource::of_answer(answer, axes, &ontology()).unwrap_err().to_string()
     };
@@ -170,14 +170,11 @@ fn what_is_not_all_of_an_answer_gives_no_facts() {
     assert!(none(&more, &people()).starts_with("the query finds more than one page of 3 records"));
     let mut without = answer();
     without.response.provenance = None;
-    assert_eq!(
-        none(&without, &people()),
-        "the answer does not tell where record 0123456789abcdef-1 comes from"
-    );
+    assert_eq!(none(&without, &people()), "the answer has no provenance for record 0123456789abcdef-1");
     let name = vec!["name".to_owned()];
     assert_eq!(
         none(&answer(), &name),
-        "no template of population@1 is made of name alone; what they are made of: name, people"
+        "no template of population@1 uses only name; the axes in its templates are: name, people"
     );
     assert_eq!(FactSource::is_possible(&ontology(), &people(), Some("x")), Err(NoFacts::Cursor));
     assert!(FactSource::is_possible(&ontology(), &name, None).is_err());
@@ -186,14 +183,14 @@ fn what_is_not_all_of_an_answer_gives_no_facts() {
     let (first, chain) = (many.response.records[0].clone(), chain_of_first(&many));
     many.response.records = vec![first; SOURCED_FACTS_MAX + 1];
     many.response.provenance = Some(vec![chain; SOURCED_FACTS_MAX + 1]);
-    assert!(none(&many, &people()).starts_with("there are more facts than 10000"));
+    assert!(none(&many, &people()).starts_with("there are too many facts (at most 10000 facts"));
     let mut long = answer();
     let (mut first, chain) = (long.response.records[0].clone(), chain_of_first(&long));
     first.axes.insert("area".into(), Some(crate::ground::value::Value::Text("x".repeat(2_000))));
     long.response.records = vec![first; SOURCED_BYTES_MAX / 2_000 + 1];
     long.response.provenance = Some(vec![chain; SOURCED_BYTES_MAX / 2_000 + 1]);
-    assert!(none(&long, &people()).contains("they have more than 1048576 bytes together"));
-    // and one that finds nothing says so
+    assert!(none(&long, &people()).contains("of 1048576 bytes in total allowed"));
+    // an empty answer gives no facts and no error
     let mut empty = answer();
     empty.response.records.clear();
     let empty = FactSource::of_answer(&empty, &people(), &ontology()).unwrap();
@@ -206,10 +203,10 @@ fn fact_prevented_only_by_a_definition_is_an_error_that_names_it() {
         let axes: Vec<_> = axes.iter().map(|&axis| axis.to_owned()).collect();
         FactSource::of_answer(answer, &axes, &only(ontology(), templates)).map_err(|error| error.to_string())
     };
-    let told = "no fact tells `people` of record 0123456789abcdef-2, which is by the definition `without Kosovo`: the templates \
-                of population@1 that tell it (plain) do not tell that; one with `{people:definition}` in it does";
+    let told = "no fact contains `people` of record 0123456789abcdef-2: the templates of population@1 for it \
+                (plain) do not include its definition `without Kosovo`; add a template with `{people:definition}`";
     assert_eq!(refused(&answer(), &["people"], &["plain"]), Err(told.to_owned()));
-    // a template of what the record has not is none of it, definition or not
+    // a template with an axis that the record lacks gives no fact of it, with or without the definition
     let only_plain_has_all = refused(&answer(), &["people", "name"], &["plain", "named"]);
     assert_eq!(only_plain_has_all, Err(told.to_owned()));
     let mut first = answer();
@@ -219,12 +216,12 @@ fn fact_prevented_only_by_a_definition_is_an_error_that_names_it() {
     others.response.records.remove(0);
     others.response.provenance.as_mut().unwrap().remove(0);
     assert_eq!(refused(&others, &["people"], &["defined"]).map(|source| source.facts), Ok(1));
-    let none = "what the query finds gives no fact: no template of population@1 that is made of what was asked for (named) has all that it names";
+    let none = "the query result gives no fact: each template of population@1 for the requested axes (named) lacks a value or a definition";
     assert_eq!(refused(&answer(), &["people", "name"], &["named"]), Err(none.to_owned()));
 }
 
 #[test]
-fn what_several_give_is_bounded_together() {
+fn facts_of_several_entries_have_a_common_limit() {
     let mut answer = answer();
     let (first, chain) = (answer.response.records[0].clone(), chain_of_first(&answer));
     answer.response.records = vec![first; SOURCED_FACTS_MAX / 2];
@@ -238,7 +235,7 @@ fn what_several_give_is_bounded_together() {
 }
 
 #[test]
-fn whether_an_answer_is_stale_is_told_with_its_facts() {
+fn origins_of_stale_answer_are_marked_stale() {
     let mut stale = answer();
     stale.response.query_metadata.freshness.policy.axes[0].stale = true;
     let source = FactSource::of_answer(&stale, &people(), &ontology()).unwrap();
@@ -247,7 +244,7 @@ fn whether_an_answer_is_stale_is_told_with_its_facts() {
 }
 
 #[test]
-fn source_warning_is_reported_without_its_changing_age() {
+fn source_warnings_exclude_warnings_about_age() {
     let mut warned = answer();
     warned.response.query_metadata.freshness.policy.warnings = vec!["people is 11 s old".into()];
     warned.response.warnings = vec!["it is deprecated".into(), "people is 11 s old".into()];
@@ -259,13 +256,13 @@ fn source_warning_is_reported_without_its_changing_age() {
     assert_eq!(serde_json::from_str::<Evaluation>(&json).unwrap(), evaluation);
 }
 
-/// An ontology with these of its templates alone.
+/// An ontology with only these of its templates.
 fn only(mut ontology: Ontology, templates: &[&str]) -> Ontology {
     ontology.fact_templates.retain(|template| templates.contains(&template.template_id.as_str()));
     ontology
 }
 
-/// What two laboratories come to about a dose, of which the second says `second`.
+/// The envelope for a dose from two laboratories, of which the second answers `second`.
 fn envelope(second: &str) -> Envelope {
     let workflow = workflow(&["dose"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose"], json!({}));
@@ -281,7 +278,7 @@ fn doses() -> Ontology {
 }
 
 #[test]
-fn an_authoritative_envelope_gives_facts_with_all_that_stand_behind_them() {
+fn authoritative_envelope_gives_facts_with_their_sources() {
     let envelope = envelope("5");
     assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{envelope:?}");
     let source = FactSource::of_envelope(&envelope, &doses()).unwrap();
@@ -299,7 +296,7 @@ fn an_authoritative_envelope_gives_facts_with_all_that_stand_behind_them() {
 }
 
 #[test]
-fn no_other_envelope_gives_any_whatever_it_holds() {
+fn other_envelopes_give_no_facts() {
     let contested = envelope("7");
     assert_eq!(contested.kind, EnvelopeKind::HumanReview);
     let believed = envelope("5");
@@ -307,7 +304,7 @@ fn no_other_envelope_gives_any_whatever_it_holds() {
         let refused =
             FactSource::of_envelope(&Envelope { kind: *kind, ..believed.clone() }, &doses()).unwrap_err();
         let told = format!(
-            "the decision {} is {}: only an authoritative one gives facts",
+            "the decision {} is {}; only an authoritative decision gives facts",
             believed.execution_id,
             kind.into_str()
         );
@@ -320,7 +317,7 @@ fn no_other_envelope_gives_any_whatever_it_holds() {
 }
 
 #[test]
-fn each_verified_value_is_in_a_fact_or_named_by_the_error() {
+fn verified_value_is_in_a_fact_or_named_in_the_error() {
     let refused = |envelope: &Envelope, templates: &[&str]| {
         let read = |(place, template): (usize, &&str)| {
             let template = json!({"template_id": format!("t{place}"), "template": template});
@@ -337,25 +334,26 @@ fn each_verified_value_is_in_a_fact_or_named_by_the_error() {
     assert_eq!(
         refused(&defined, &[dose, "{dose:thousand:2} grams"]),
         format!(
-            "no fact tells `dose` of the decision {of}, which is by the definition `by weight`: the templates of clinic@1 that \
-             tell it (t0, t1) do not tell that; one with `{{dose:definition}}` in it does"
+            "no fact contains `dose` of the decision {of}: the templates of clinic@1 for it (t0, t1) do not include \
+             its definition `by weight`; add a template with `{{dose:definition}}`"
         )
     );
     let untold = |templates: &str| {
         format!(
-            "no fact tells `dose` of the decision {of}: the templates of clinic@1 that tell it ({templates}) tell something \
-             beside it that is missing, as `{{dose:definition}}` of a value without one is, or rounding leaves nothing of it"
+            "no fact contains `dose` of the decision {of}: the templates of clinic@1 for it ({templates}) need a value or \
+             a definition that is missing, or the value rounds to zero"
         )
     };
     assert_eq!(refused(&plain, &[with_definition]), untold("t0"));
-    // another fact of the same thing does not stand in for it
+    // another fact of the same entity does not replace it
     assert_eq!(refused(&plain, &["{dose:million:2} kilograms", "{patient} was seen"]), untold("t0"));
-    let none = "gives no fact: no template of clinic@1 that is made of what was asked for (t0) has all that it names";
+    let none =
+        "gives no fact: each template of clinic@1 for the requested axes (t0) lacks a value or a definition";
     assert_eq!(refused(&plain, &["{dose:definition}"]), format!("the decision {of} {none}"));
 }
 
 #[test]
-fn an_entry_asks_either_a_source_or_a_workflow() {
+fn facts_from_entry_has_either_query_or_verify() {
     let read = |text: &str| serde_json::from_str::<FactsFrom>(text).map_err(|error| error.to_string());
     let query = r#""query":{"oracle_id":"world-bank","request":{"axes_requested":["people"]}}"#;
     let verify = r#""verify":{"workflow":"people","where":{},"axes":["people"]}"#;

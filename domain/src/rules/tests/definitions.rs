@@ -1,4 +1,4 @@
-//! What the definitions of the rules say of themselves, held against what the rules go by.
+//! Compares the published definitions of the rules with the code of the rules.
 
 use super::*;
 use crate::rules::{claims, inflections, notes, parts, plain, quantity, sentences, words};
@@ -14,7 +14,7 @@ fn parameters(rule: RuleId) -> Value {
 }
 
 #[test]
-fn every_definition_is_canonical_and_stands_under_its_own_id() {
+fn every_definition_is_canonical_and_has_its_own_id() {
     for &rule in RuleId::VARIANTS {
         let definition = rule.rule();
         assert_eq!(definition.id, rule);
@@ -28,7 +28,7 @@ fn every_definition_is_canonical_and_stands_under_its_own_id() {
 }
 
 #[test]
-fn the_parameters_are_what_the_rules_go_by() {
+fn parameters_match_the_code_of_the_rules() {
     for rule in [RuleId::Prec001, RuleId::Prec004] {
         assert_eq!(parameters(rule)["sentence_delimiters"], json!(claims::DELIMITERS));
     }
@@ -77,7 +77,7 @@ fn the_parameters_are_what_the_rules_go_by() {
 }
 
 #[test]
-fn the_boundaries_are_those_of_the_unicode_version_that_the_rules_name() {
+fn boundaries_use_unicode_version_named_in_parameters() {
     let (major, minor, patch) = unicode_segmentation::UNICODE_VERSION;
     for rule in BY_SENTENCES.into_iter().chain([RuleId::Cont004]) {
         assert_eq!(parameters(rule)["unicode"], format!("{major}.{minor}.{patch}"));
@@ -85,20 +85,20 @@ fn the_boundaries_are_those_of_the_unicode_version_that_the_rules_name() {
 }
 
 #[test]
-fn the_inflected_pairs_are_the_published_ones() {
+fn inflected_pairs_match_published_pairs() {
     let first = |side: &[&'static str]| side[0];
     let terms = inflections::INFLECTED.map(|[one, other]| (first(one), first(other)));
     assert_eq!(terms, pairs::PAIRS);
 }
 
 #[test]
-fn no_spelling_means_two_units() {
+fn every_spelling_has_one_unit() {
     let mut spellings = std::collections::BTreeMap::new();
     for known in quantity::UNITS.iter().chain(&quantity::COUNTED) {
         let prefixes = quantity::PREFIXES.iter().filter(|_| known.is_prefixed);
         let prefixes: Vec<_> = prefixes.copied().chain([("", "", 0)]).collect();
         for (symbol, word, power) in prefixes {
-            // the decibel stands before the tenth of a byte
+            // the decibel is found before the tenth of a byte
             let is_decibel = known.name == "B" && symbol == "d";
             let symbols =
                 known.symbols.iter().filter(|_| !is_decibel).map(|spelling| format!("{symbol}{spelling}"));

@@ -8,7 +8,7 @@ use strum::VariantArray;
 const DOCUMENTATION: &str = include_str!("../../../../docs/rules.md");
 
 #[test]
-fn every_example_of_the_documentation_holds() {
+fn documented_examples_give_documented_results() {
     let mut rule = None;
     let mut shown = Vec::new();
     for line in DOCUMENTATION.lines() {
@@ -35,7 +35,7 @@ fn every_example_of_the_documentation_holds() {
     assert_eq!(shown, all, "every rule has its table");
 }
 
-/// Words as the documentation lists them.
+/// Words in the form in which the documentation lists them.
 fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }

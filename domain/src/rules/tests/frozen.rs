@@ -1,14 +1,14 @@
-//! What is published stays as it is: a pin on every rule's definition, and on what it says of a fixed set of cases.
+//! Published rules never change: these tests pin the definition of every rule and its results for a fixed set of cases.
 //!
-//! **Do not update a digest here to make a test pass.** A caller keeps a rule's id with its verdicts, and reads them by it
-//! for years; under one id a rule must say the same for ever. What is to be better is a new rule with a new id, and a new
-//! line here. A digest may be added, and none may change. Only the wording of evidence is not part of the pin: it says how a
-//! rule came to its verdict, not what that is.
+//! **Do not update a digest here to make a test pass.** Callers store the id of a rule with their verdicts and rely on
+//! it for years; a rule must give the same results for its id forever. An improvement is a new rule with a new id, and
+//! a new line here. Digests may be added, but must never change. Only the wording of evidence is not pinned: it
+//! explains a verdict, but is not part of it.
 
 use super::*;
 use strum::VariantArray;
 
-/// By id: the SHA-256 of the definition, and that of the verdicts and violations on all cases.
+/// By id: the SHA-256 of the definition, and of the verdicts and violations for all cases.
 const PINS: [(&str, &str, &str); RuleId::VARIANTS.len()] = [
     (
         "RULE-PREC-001",
@@ -92,7 +92,7 @@ const PINS: [(&str, &str, &str); RuleId::VARIANTS.len()] = [
     ),
 ];
 
-/// The cases: checks with the texts that are held against them.
+/// The cases: checks with the texts to which they are applied.
 const CASES: &str = r#"[
     ["Water boils at 100 C. ICE MELTS\r\n at 0 C!", {"facts": ["Water boils at 100 C at sea level.", "Ice melts"]}],
     ["Water boils at 100 C! The moon is cheese. Is it?", {"facts": ["water boils at 100 c"]}],
@@ -121,7 +121,7 @@ const CASES: &str = r#"[
         "expected": {"contradiction_ids": ["always-never"], "contradiction_pairs": [["NEVER", "always"], ["decrease", "increase"]]}}]
 ]"#;
 
-/// More cases, for the rules that came after those above.
+/// More cases, for the rules added after those above.
 const LATER_CASES: &str = r#"[
     ["No maintenance is scheduled. Maintenance is scheduled. Refunds are possible within 30 days.",
         {"facts": ["No maintenance scheduled", "Refunds possible within 30 days"]}],
@@ -134,11 +134,11 @@ const LATER_CASES: &str = r#"[
     ["Name: A\nAge: 7\n", {"facts": [], "expected": {"must_find": ["a\nage", "\n"], "must_not_find": ["\r", "7\n"]}}]
 ]"#;
 
-/// The rules whose pins are on both lists of cases.
+/// The rules that are pinned with both lists of cases.
 const LATER: [RuleId; 4] = [RuleId::Prec009, RuleId::Prec010, RuleId::Prec011, RuleId::Prec012];
 
 #[test]
-fn no_rule_is_another_than_the_one_that_was_published() {
+fn published_rules_never_change() {
     let [cases, later] = [CASES, LATER_CASES]
         .map(|cases| serde_json::from_str::<Vec<(String, Check)>>(cases).expect("the cases can be read"));
     let now = RuleId::VARIANTS.iter().map(|rule| {

@@ -1,17 +1,17 @@
-//! What is asked to take long: it must not take longer than in proportion to its size, whichever rules are applied.
+//! Hostile inputs: the time must grow linearly with the size of the input, for all rules.
 
 use super::*;
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 use strum::VariantArray;
 
-/// The smaller size, in bytes, and how many times that is the larger.
+/// The smaller size in bytes, and the factor between the two sizes.
 const SMALL: usize = 8 * 1024;
 const TIMES: usize = 64;
-/// How often it is tried: other programs may hold one up, but not what is too slow by itself.
+/// The number of attempts: other programs may slow down one attempt, but a slow rule fails all of them.
 const ATTEMPTS: usize = 4;
 
-/// Evaluates what `made` makes in two sizes. What is quadratic would take 4,096 times as long for 64 times the size.
+/// Evaluates the output of `made` in two sizes. Quadratic time would take 4,096 times as long for 64 times the size.
 fn grows_with_its_size(made: impl Fn(usize) -> (String, Check)) {
     let [small, large] = [SMALL, SMALL * TIMES].map(|size| {
         let (text, check) = made(size);
@@ -33,7 +33,7 @@ fn grows_with_its_size(made: impl Fn(usize) -> (String, Check)) {
     assert!(in_proportion, "for {TIMES} times the size: {times:?}");
 }
 
-/// The processor's time that this thread has had: what else runs on the machine does not count.
+/// The processor time of this thread, which excludes other programs on the machine.
 fn spent() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux counts it").into()
 }
@@ -53,13 +53,13 @@ fn fibonacci(size: usize) -> String {
 }
 
 #[test]
-fn a_text_without_a_delimiter_against_facts_of_one_letter() {
+fn text_without_delimiter_with_one_letter_facts_is_linear() {
     let letters = |size| (0..size).map(|at| char::from(b"bcdefghi"[at % 8]).to_string()).collect();
     grows_with_its_size(|size| ("a".repeat(size), check(letters(size / 4))));
 }
 
 #[test]
-fn as_many_claims_as_facts_and_blank_facts() {
+fn many_claims_with_many_and_blank_facts_are_linear() {
     let facts = |size: usize| {
         (0..size / 8).map(|at| if at % 2 == 0 { " ".into() } else { format!("x{at}") }).collect()
     };
@@ -67,7 +67,7 @@ fn as_many_claims_as_facts_and_blank_facts() {
 }
 
 #[test]
-fn facts_within_facts_and_a_text_that_has_them_all() {
+fn nested_facts_and_text_with_all_of_them_are_linear() {
     let nested = |size: usize| {
         let short = (1..).scan(0, move |sum, length| {
             *sum += length;
@@ -79,7 +79,7 @@ fn facts_within_facts_and_a_text_that_has_them_all() {
 }
 
 #[test]
-fn facts_that_equal_the_text_or_nearly() {
+fn facts_equal_or_similar_to_the_text_are_linear() {
     grows_with_its_size(|size| {
         let word = fibonacci(size);
         (format!("{word}b{word}"), check(vec![format!("{word}a{word}"), format!("a{word}"), word]))
@@ -87,31 +87,31 @@ fn facts_that_equal_the_text_or_nearly() {
 }
 
 #[test]
-fn many_claims_in_one_long_fact() {
+fn many_claims_in_one_long_fact_are_linear() {
     grows_with_its_size(|size| ("a. b. ".repeat(size / 6), check(vec!["a".repeat(size), "b".repeat(size)])));
 }
 
 #[test]
-fn no_more_steps_are_listed_after_four_mebibytes() {
+fn steps_are_listed_up_to_four_mebibytes() {
     let evaluation = evaluated(&"a. ".repeat(500), &check(vec!["a".repeat(128 * 1024)]));
     let sourcing = evaluation.rules.iter().find(|rule| rule.rule == RuleId::Prec004).expect("it is applied");
     assert_eq!((sourcing.evidence.len(), sourcing.evidence_omitted), (32, 468));
 }
 
 #[test]
-fn claims_that_are_nearly_in_every_fact() {
+fn claims_similar_to_every_fact_are_linear() {
     let facts = |size: usize| (0..size / 64).map(|_| format!("{}b", "a".repeat(63))).collect();
     grows_with_its_size(|size| (format!("{}c. ", "a".repeat(29)).repeat(size / 32), check(facts(size))));
 }
 
 #[test]
-fn deep_unicode() {
+fn combining_characters_are_linear() {
     let facts = |size: usize| (0..size / 16).map(|at| format!("Σ\u{301}\u{301}İ{at}\u{200d}😀")).collect();
     grows_with_its_size(|size| (format!("A{}", "\u{301}İ\u{200d}Σ".repeat(size / 8)), check(facts(size))));
 }
 
 #[test]
-fn nothing_but_layout_quantities_and_abbreviations() {
+fn text_of_layout_quantities_and_abbreviations_is_linear() {
     let rules = [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008, RuleId::Cont004];
     for unit in
         ["> ", "*", "*a", "_`~~", "- ", "\n> - # a", "#", "1. ", "5 in ", "EUR 5-", "approx. 5A ", "5   "]
@@ -125,7 +125,7 @@ fn nothing_but_layout_quantities_and_abbreviations() {
 }
 
 #[test]
-fn patterns_within_patterns() {
+fn nested_patterns_are_linear() {
     grows_with_its_size(|size| {
         let patterns = |last: &str| {
             (1..=size / 128).map(|length| format!("{}{last}", "a".repeat(length % 64))).collect()
@@ -137,7 +137,7 @@ fn patterns_within_patterns() {
 }
 
 #[test]
-fn comparisons_of_everything_that_may_be_one() {
+fn many_comparisons_are_linear() {
     for unit in ["a > b, ", "<a>", "5 million > ", "- x > "] {
         grows_with_its_size(|size| (unit.repeat(size / unit.len()), check(vec![])));
     }
@@ -152,14 +152,14 @@ fn comparisons_of_everything_that_may_be_one() {
 }
 
 #[test]
-fn a_mebibyte_against_a_hundred_thousand_facts_is_evaluated() {
+fn one_mebibyte_with_100_000_facts_is_evaluated() {
     let facts = (0..100_000).map(|at| char::from(b"abcdefgh"[at % 8]).to_string()).collect();
     let evaluation = evaluated(&"i".repeat(1024 * 1024), &check(facts));
     assert_eq!((evaluation.verdict, evaluation.metrics.unsupported_claims), (Verdict::Fail, 1));
 }
 
 #[test]
-fn text_of_quantities_alone_takes_time_in_proportion() {
+fn text_of_only_quantities_is_linear() {
     grows_with_its_size(|size| ("5% ".repeat(size / 3), check(vec!["5% 5%".into()])));
     grows_with_its_size(|size| ("5 ampere hours/s ".repeat(size / 17), check(vec!["5% 5%".into()])));
 }

@@ -9,7 +9,7 @@ fn verdict(rule: RuleId, text: &str, facts: &[&str]) -> Verdict {
     applied(rule, text, &check(facts)).verdict
 }
 
-/// What the violations quote.
+/// The texts that the violations quote.
 fn offending(rule: RuleId, text: &str, facts: &[&str]) -> Vec<String> {
     let result = applied(rule, text, &check(facts));
     for violation in &result.violations {
@@ -20,7 +20,7 @@ fn offending(rule: RuleId, text: &str, facts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn sentences_are_unicodes_and_abbreviations_end_none() {
+fn abbreviations_do_not_end_sentences() {
     let facts = ["The probe flies at 7.8 km/s", "Use noble gases, e.g. Neon"];
     for (text, unsupported) in [
         ("The probe flies at 7.8 km/s. Use noble gases, e.g. Neon!", vec![]),
@@ -38,7 +38,7 @@ fn sentences_are_unicodes_and_abbreviations_end_none() {
 }
 
 #[test]
-fn the_numbers_and_bullets_of_lists_claim_nothing() {
+fn list_numbers_and_bullets_are_not_claims() {
     let facts = ["Ice melts at 0 °C", "2) Sand does not"];
     for rule in BY_SENTENCES {
         let text =
@@ -48,7 +48,7 @@ fn the_numbers_and_bullets_of_lists_claim_nothing() {
 }
 
 #[test]
-fn markdowns_marks_claim_nothing() {
+fn markdown_marks_are_not_claims() {
     let facts = ["The lamp costs 49 € today", "It weighs **1.2** kg now"];
     for rule in BY_SENTENCES {
         let text = "# **The lamp** costs _49_ €!\n> `It` weighs ~~1.2~~ kg. ***It* is cheese.**";
@@ -72,13 +72,13 @@ fn joined_claims_are_supported_part_by_part() {
     ] {
         assert_eq!(offending(RuleId::Prec006, text, &facts), unsupported, "{text}");
     }
-    // a fact that is a joint joins nothing, nor does one that ends with it
+    // a fact that is itself a joint joins nothing, nor does a fact that ends with one
     let facts = ["And", "with", "ice melts and", "Ice melts"];
     assert_eq!(offending(RuleId::Prec006, "Ice melts and the moon shines", &facts), ["the moon shines"]);
 }
 
 #[test]
-fn quantities_are_compared_by_their_value() {
+fn quantities_are_compared_by_value() {
     for (fact, text) in [
         ("It boils at 14 °C", "it boils at 14C"),
         ("It boils at 14 °C", "it boils at 14.0 degrees Celsius."),
@@ -146,7 +146,7 @@ fn quantities_are_compared_by_their_value() {
 }
 
 #[test]
-fn joined_claims_are_supported_part_by_part_by_their_quantities() {
+fn joined_claims_with_quantities_are_supported_part_by_part() {
     let facts = ["weighs 1.2 kg", "costs 49 €", "runs for 60 s, 120 s and 1,000 hours with one cell"];
     for (text, unsupported) in [
         ("The lamp weighs 1200 g and costs 49 EUR.", vec![]),
@@ -162,7 +162,7 @@ fn joined_claims_are_supported_part_by_part_by_their_quantities() {
 }
 
 #[test]
-fn opposites_are_whole_words_in_their_inflections() {
+fn opposites_match_whole_words_and_inflections() {
     let mut all = check(&[]);
     all.expected.contradiction_ids =
         ["increase", "valid", "success-failure", "false", "enabled"].map(String::from).into();
@@ -188,10 +188,10 @@ fn opposites_are_whole_words_in_their_inflections() {
 }
 
 #[test]
-fn a_sentence_ends_behind_a_long_run_that_would_make_a_square() {
+fn sentence_ends_after_long_run_of_marks() {
     for unit in [")", " ", "()", ")\u{93e}", "\u{102b}»", " \u{300}"] {
         let run = |chars: usize| unit.chars().cycle().take(chars).collect::<String>();
-        // a small letter goes on with the sentence
+        // a lower-case letter continues the sentence
         for (chars, claims) in [(64, 1), (65, 2), (500_000, 2)] {
             let result = applied(RuleId::Prec005, &format!("It is a.{}b", run(chars)), &check(&["c"]));
             assert_eq!(result.violations.len(), claims, "{unit:?} {chars}");
@@ -208,7 +208,7 @@ const PIECES: &[&str] = &[
 
 proptest! {
     #[test]
-    fn a_text_supports_itself(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
+    fn text_supports_itself(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
         let text = pieces.concat();
         for rule in BY_SENTENCES {
             let result = applied(rule, &text, &check(&["Sand, and", &text]));
@@ -217,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_odd(text in "\\PC{0,40}", fact in "\\PC{0,10}", term in "\\PC{1,5}") {
+    fn rules_never_fail_on_arbitrary_text(text in "\\PC{0,40}", fact in "\\PC{0,10}", term in "\\PC{1,5}") {
         let mut all = check(&["and", &fact]);
         all.expected.contradiction_pairs = vec![(term, "x".into())];
         for &rule in RuleId::VARIANTS {
@@ -226,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn a_prefix_moves_the_point_and_rounds_nothing(number in 0_u64..2_000_000, power in prop::sample::select(vec![
+    fn unit_prefix_scales_number_exactly(number in 0_u64..2_000_000, power in prop::sample::select(vec![
         ("n", -9), ("µ", -6), ("m", -3), ("c", -2), ("d", -1), ("", 0), ("da", 1), ("h", 2), ("k", 3), ("M", 6), ("G", 9), ("T", 12),
     ])) {
         let (prefix, power) = power;
@@ -240,7 +240,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_made_for_the_later_rules_has_its_weight() {
+fn weight_includes_forms_for_later_rules() {
     let facts: Vec<String> = (0..100).map(|place| format!("Ice {place} is black and white")).collect();
     let set = FactSet::compile(&facts);
     let mut weight_bytes = set.weight_bytes();
@@ -254,7 +254,7 @@ fn what_is_made_for_the_later_rules_has_its_weight() {
 }
 
 #[test]
-fn a_published_pair_has_its_inflections_in_whichever_order_it_is_given() {
+fn published_pair_has_inflections_in_either_order() {
     for pair in [["increase", "decrease"], ["decrease", "increase"]] {
         let mut check = Check { rules: Some(vec![RuleId::Cont004]), ..Check::default() };
         check.expected.contradiction_pairs = vec![pair.map(String::from).into()];
@@ -263,7 +263,7 @@ fn a_published_pair_has_its_inflections_in_whichever_order_it_is_given() {
 }
 
 #[test]
-fn an_id_that_names_no_pair_is_told_by_every_rule_that_looks_for_pairs() {
+fn unknown_pair_id_is_noted_by_every_pair_rule() {
     for rule in [RuleId::Cont001, RuleId::Cont002, RuleId::Cont003, RuleId::Cont004] {
         let mut check = Check { rules: Some(vec![rule]), ..Check::default() };
         check.expected.contradiction_ids = vec!["alway-never".into()];

@@ -1,10 +1,10 @@
-//! Rules for notes, counted units and line ends: some rule must accept the good text and reject the bad one.
+//! Rules for notes, counted units and line ends: at least one rule must accept each good text and reject each bad one.
 
 use super::*;
 use crate::rules::registry::CheckType;
 use strum::VariantArray;
 
-/// The rules of one check type that let a text with a flaw through or accept a text without one, as `want` says.
+/// The rules of one check type that pass a text with a flaw or fail a text without one, depending on `want`.
 fn rules_with(check_type: CheckType, want: Verdict, text: &str, check: &Check) -> Vec<RuleId> {
     let of_type = |rule: &RuleId| rule.rule().check_type == check_type;
     let wanted = |rule: &RuleId| applied(*rule, text, check).verdict == want;
@@ -133,7 +133,7 @@ fn counted_units_have_one_spelling() {
 }
 
 #[test]
-fn line_ends_of_patterns_count_where_a_rule_says_so() {
+fn line_ends_of_patterns_count_only_for_later_rules() {
     let verdict = |rule: RuleId, pattern: &str, text: &str| {
         let mut check = check(&[]);
         let Expected { must_find, must_not_find, .. } = &mut check.expected;
@@ -171,7 +171,7 @@ fn line_ends_of_patterns_count_where_a_rule_says_so() {
 }
 
 #[test]
-fn pattern_with_a_line_end_is_quoted_where_it_stands() {
+fn pattern_with_line_end_is_quoted_at_its_place() {
     let mut check = check(&[]);
     check.expected.must_not_find = ["lamp", "\r\n", "x\ny", "é"].map(String::from).into();
     let text = "İ é\n\tend  \r\n X\nY lamp";

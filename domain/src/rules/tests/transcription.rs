@@ -1,11 +1,11 @@
-//! The published rules once more, as naively as the specification puts them: plain loops over plain strings, and no line
-//! shared with the rules themselves. Both must come to the same.
+//! A second, naive implementation of the published rules: plain loops over plain strings, without any code of the
+//! rules. Both must give the same results.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// One space for every run of white space, none at the ends, lower case.
+/// White space becomes single spaces and is removed at both ends; letters become lower case.
 fn normal(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut one_space = String::new();
@@ -19,7 +19,7 @@ fn normal(text: &str) -> String {
     one_space.trim_matches(' ').to_lowercase()
 }
 
-/// What stands between `.`, `!` and `?` and is not blank, with its first byte.
+/// The non-blank pieces between `.`, `!` and `?`, each with the offset of its first byte.
 fn sentences(text: &str) -> Vec<(usize, String)> {
     let mut sentences = vec![(0, String::new())];
     for (at, character) in text.char_indices() {
@@ -37,7 +37,7 @@ fn sentences(text: &str) -> Vec<(usize, String)> {
     sentences
 }
 
-/// The place of the first fact that contains the sentence or is contained in it, and whether it contains it.
+/// The index of the first fact that contains the sentence or is contained in it, and whether it contains it.
 fn source(sentence: &str, facts: &[String]) -> Option<(u32, bool)> {
     let sentence = normal(sentence);
     for (place, fact) in (0..).zip(facts) {
@@ -55,14 +55,14 @@ fn source(sentence: &str, facts: &[String]) -> Option<(u32, bool)> {
     None
 }
 
-/// RULE-PREC-001 and RULE-PREC-004: the sentences without a fact, where they are more than `unsupported_max`.
+/// RULE-PREC-001 and RULE-PREC-004: the unsupported sentences, if there are more than `unsupported_max`.
 fn unsupported(text: &str, facts: &[String], unsupported_max: u64) -> Vec<(usize, String)> {
     let mut unsupported = sentences(text);
     unsupported.retain(|(_, sentence)| source(sentence, facts).is_none());
     if unsupported.len() as u64 > unsupported_max { unsupported } else { vec![] }
 }
 
-/// RULE-PREC-002 where `is_wanted`, else RULE-PREC-003; nothing where it cannot be told.
+/// RULE-PREC-002 if `is_wanted`, else RULE-PREC-003; `None` for an error.
 fn patterns(text: &str, patterns: &[String], is_wanted: bool) -> Option<usize> {
     let mut wrong = 0;
     for pattern in patterns {
@@ -76,7 +76,7 @@ fn patterns(text: &str, patterns: &[String], is_wanted: bool) -> Option<usize> {
     Some(wrong)
 }
 
-/// The pairs that the ids name, and the check's own.
+/// The pairs that the ids name, then the check's own.
 fn pairs(expected: &Expected) -> Vec<(String, String)> {
     let table = "always never true false increase decrease positive negative valid invalid correct incorrect \
                  success failure above below present absent enabled disabled";
@@ -115,7 +115,7 @@ fn appears(text: &str, term: &str, opposite: &str) -> bool {
     false
 }
 
-/// RULE-CONT-001: the pairs of which both terms appear.
+/// RULE-CONT-001: the pairs with both terms in the text.
 fn contradictions(text: &str, expected: &Expected) -> BTreeSet<BTreeSet<String>> {
     let text = normal(text);
     let mut both = pairs(expected);
@@ -123,7 +123,7 @@ fn contradictions(text: &str, expected: &Expected) -> BTreeSet<BTreeSet<String>>
     both.into_iter().map(|(one, other)| BTreeSet::from([one, other])).collect()
 }
 
-/// RULE-CONT-003: the sentences that assert and then infirm.
+/// RULE-CONT-003: the sentences that assert and then contradict.
 fn infirmations(text: &str, expected: &Expected) -> BTreeSet<(usize, usize)> {
     let sentences = sentences(text);
     let first = |term: &str, opposite: &str| {
@@ -138,9 +138,9 @@ fn infirmations(text: &str, expected: &Expected) -> BTreeSet<(usize, usize)> {
     found
 }
 
-/// RULE-CONT-002's own part: whether these cannot all hold. Words stand between spaces.
+/// RULE-CONT-002's own part: whether the comparisons contradict each other. Words are separated by spaces.
 fn cannot_hold(texts: &[&str]) -> bool {
-    // above, below, and whether strictly
+    // above, below, and whether the comparison is strict
     let mut steps: Vec<(&str, &str, bool)> = Vec::new();
     for text in texts {
         let words: Vec<&str> = text.split(' ').collect();
@@ -171,7 +171,7 @@ fn cannot_hold(texts: &[&str]) -> bool {
             }
         }
     }
-    // whatever follows from two steps is a step, until nothing new follows
+    // adds the steps that follow from two steps, until there are no new ones
     loop {
         let mut follows = Vec::new();
         for (above, middle, strict) in &steps {
@@ -217,7 +217,7 @@ const TERMS: &[&str] = &[
 
 proptest! {
     #[test]
-    fn claims_without_a_fact_are_the_same(
+    fn naive_rules_find_same_unsupported_claims(
         text in "[abAB \\n.!?éÉİΣσ\u{a0}]{0,24}",
         facts in prop::collection::vec("[abB .\\tÉiσς]{0,5}", 0..5),
         unsupported_max in 0..3_u64,
@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn patterns_that_are_missing_or_there_are_the_same(
+    fn naive_rules_find_same_patterns(
         text in "[abAB \\nÉİΣσ.]{0,16}",
         must_find in prop::collection::vec("[abB Éi.σς]{0,4}", 0..4),
         must_not_find in prop::collection::vec("[abA \\néi]{0,4}", 0..4),
@@ -259,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn pairs_of_opposites_are_the_same(
+    fn naive_rules_find_same_opposites(
         text in words(TERMS, 8, ""),
         contradiction_ids in prop::collection::vec(prop::sample::select(vec![
             "true-false", "False-True", "VALID", "decrease", "hot", "not hot-hot", "ab", "nonsense", "",
@@ -295,12 +295,12 @@ proptest! {
     }
 
     #[test]
-    fn comparisons_that_cannot_hold_are_the_same(
+    fn naive_rules_find_same_contradicting_comparisons(
         text in words(&["a", "É", "b", "c", "é", "1", "2", "10", "<", ">", "<=", ">=", ",", "and"], 14, " "),
         constraints in prop::collection::vec(words(&["a", "b", "2", "<", ">", ">="], 5, " "), 0..3),
     ) {
         let evaluation = evaluated(&text, &Check { constraints: constraints.clone(), ..Check::default() });
-        // operands with a sign between each two; what is not so from end to end is not used
+        // operands with a sign between each two; a constraint with other text is not used
         let is_whole = |text: &String| {
             let words: Vec<&str> = text.split(' ').collect();
             let is_sign = |word: &str| word.starts_with(['<', '>']);
@@ -312,7 +312,7 @@ proptest! {
         let in_conflict = cannot_hold(&all);
         let text = normal(&text);
         all.push(&text);
-        // constraints that contradict each other say nothing about the candidate
+        // constraints that contradict each other give no result about the candidate
         let naive = if in_conflict { Verdict::Error } else { verdict_of(!cannot_hold(&all)) };
         prop_assert_eq!(result(RuleId::Cont002, &evaluation).verdict, naive);
     }

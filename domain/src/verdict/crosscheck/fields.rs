@@ -7,7 +7,7 @@ use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// How the gate handles members of a verdict that its tier does not have, and that were therefore not judged.
+/// The handling of members that a verdict's tier does not have. The gate does not judge these members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, DeriveDeserialize)]
 #[serde(rename_all = "snake_case", try_from = "String")]
 pub enum UnexpectedFields {
@@ -28,9 +28,7 @@ impl TryFrom<String> for UnexpectedFields {
             "strip" => Ok(Self::Strip),
             "refuse" => Ok(Self::Refuse),
             "deliver" => Ok(Self::Deliver),
-            _ => {
-                Err("the value is not a choice for `gate.unexpected_fields`; allowed: strip, refuse, deliver")
-            }
+            _ => Err("the value of `gate.unexpected_fields` is unknown; allowed: strip, refuse, deliver"),
         }
     }
 }
@@ -48,17 +46,17 @@ pub(super) enum Level {
     Strategy,
 }
 
-/// A member that its level has.
+/// A member that a level has.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Member {
-    /// A value that is judged as a whole.
+    /// A value that the gate judges as a whole.
     Value,
-    /// An object whose own members are judged.
+    /// An object with members that the gate judges.
     Object(Level),
 }
 
 impl Level {
-    /// The member called `name`, if this level has it.
+    /// The member with the name `name`, if this level has it.
     pub(super) fn member(self, name: &str) -> Option<Member> {
         match (self, name) {
             (Self::Root(_), "verdict" | "summary")
@@ -74,7 +72,7 @@ impl Level {
     }
 }
 
-/// `object`, the text of a judged object, without the members that `level` does not have. All other bytes stay.
+/// Removes the members that `level` does not have from `object`, the text of a judged object. All other bytes stay.
 ///
 /// `object` must be one strict JSON document. A value that is not an object is returned unchanged.
 pub(super) fn strip(level: Level, object: &str) -> String {
@@ -100,7 +98,7 @@ fn append_stripped(level: Level, object: &str, stripped: &mut String) {
             any_cut_first |= !any_kept;
             continue;
         };
-        // the first member that is kept has no comma before it
+        // the first kept member has no comma before it
         let lead = match lead.split_once(',') {
             Some((_, lead)) if any_cut_first && !any_kept => lead,
             _ => lead,
@@ -115,7 +113,7 @@ fn append_stripped(level: Level, object: &str, stripped: &mut String) {
     stripped.push_str(rest);
 }
 
-/// Splits `rest`, a tail of `object`, around `value`, which borrows from it.
+/// Splits `rest`, a suffix of `object`, around `value`, which is a slice of it.
 fn split_at_value<'a>(object: &'a str, rest: &'a str, value: &str) -> Option<(&'a str, &'a str)> {
     let start = (value.as_ptr() as usize).checked_sub(object.as_ptr() as usize)?;
     let lead = start.checked_sub(object.len() - rest.len())?;

@@ -1,5 +1,5 @@
-//! The canonical mapping: what of a payload counts as evidence, and what as a flag (`docs/mapping.md`). No other
-//! mapping is valid (seed: `tmm-crosscheck`, invariant 6).
+//! The canonical mapping: the parts of a payload that count as evidence, and those that raise flags
+//! (`docs/mapping.md`). No other mapping is valid (seed: `tmm-crosscheck`, invariant 6).
 
 use super::fields::{Level, Member};
 use crate::base::blank::{is_blank, without_invisible};
@@ -7,20 +7,20 @@ use crate::base::payload::{Node, Payload};
 use crate::verdict::flag::{FieldPath, Flag};
 use crate::verdict::label::{Dimension, Label, Tier};
 
-/// A summary with fewer characters than this, trimmed and without invisible ones, is flagged `short_summary`.
+/// A summary with fewer characters, trimmed and without invisible ones, is flagged `short_summary`.
 const SUMMARY_MIN_CHARS: usize = 10;
-/// So many tests of a strategy count towards V_t.
+/// The maximum number of a strategy's tests that count towards V_t.
 const TESTS_COUNTED: usize = 3;
-/// Fewer non-empty tests than this are flagged `few_tests`.
+/// A strategy with fewer non-empty tests is flagged `few_tests`.
 const TESTS_MIN: usize = 2;
-/// V_t never falls below this.
+/// The minimum of V_t.
 const V_T_FLOOR: f64 = 1.0;
-/// So many unexpected fields are flagged by name; one more flag counts the rest.
+/// The maximum number of unexpected fields that are flagged by name; one more flag counts the rest.
 pub(super) const UNEXPECTED_NAMED: usize = 16;
-/// An unexpected field's name is cut to so many characters in its flag.
+/// The maximum length of an unexpected field's name in its flag, in characters.
 pub(super) const UNEXPECTED_NAME_CHARS: usize = 64;
 
-/// What the canonical mapping finds in a payload. All three values are dimensionless.
+/// The result of the canonical mapping. All three values are dimensionless.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inspection {
     /// Total value: weighted evidence units, at least 1.0.
@@ -29,13 +29,13 @@ pub struct Inspection {
     pub v_r: f64,
     /// Decoherence energy: the largest cause that applies.
     pub e_d: f64,
-    /// The top-level verdict, where it is a valid one.
+    /// The label of the top-level verdict, if it is valid.
     pub label: Option<Label>,
-    /// What was found, in the fixed order of [`Flag`].
+    /// The flags raised, in the fixed order of [`Flag`].
     pub flags: Vec<Flag>,
 }
 
-/// Maps `payload` to the TMM variables for `tier`. Total: any text gives an inspection.
+/// Maps `payload` to the TMM variables for `tier`. Every text gives an inspection.
 #[must_use]
 pub fn inspect(tier: Tier, payload: &Payload) -> Inspection {
     match Node::parse(payload.text()) {
@@ -54,7 +54,7 @@ pub fn inspect(tier: Tier, payload: &Payload) -> Inspection {
     }
 }
 
-/// The mapping at work: evidence adds to V_t, flags carry V_r and E_D.
+/// The mapping in progress: evidence adds to V_t; flags determine V_r and E_D.
 #[derive(Default)]
 struct Findings {
     evidence: f64,
@@ -124,7 +124,7 @@ impl Findings {
         self.conflict(&labels);
     }
 
-    /// Looks at one dimension and hands back its verdict, where that is valid.
+    /// Examines one dimension and returns its label, if it is valid.
     fn dimension(&mut self, breakdown: &Node<'_>, dimension: Dimension) -> Option<Label> {
         let Some(node) = breakdown.object_at(dimension.into_str()) else {
             self.flags.push(Flag::FieldMissing(FieldPath::Dimension(dimension)));
@@ -151,7 +151,7 @@ impl Findings {
         label
     }
 
-    /// Holds the top-level verdict against the valid verdicts of the dimensions.
+    /// Compares the top-level verdict with the valid verdicts of the dimensions.
     fn conflict(&mut self, labels: &[Label]) {
         let count = |label: Label| labels.iter().filter(|other| **other == label).count();
         let majority = Label::ALL.into_iter().find(|label| 2 * count(*label) > labels.len());
@@ -196,7 +196,8 @@ impl Findings {
         }
     }
 
-    /// Flags what the tier does not look at: sorted, and bounded in number and length, since it is the model's.
+    /// Flags the members that the tier does not have. The flags are sorted and limited in number and length, because
+    /// the model chooses the names.
     fn unexpected(&mut self, tier: Tier, root: &Node<'_>) {
         let mut paths = Vec::new();
         collect_unexpected(Level::Root(tier), root, "", &mut paths);
@@ -204,7 +205,7 @@ impl Findings {
         let rest = paths.len().saturating_sub(UNEXPECTED_NAMED);
         paths.truncate(UNEXPECTED_NAMED);
         if rest > 0 {
-            // "~" sorts behind every ASCII letter, so that the count mostly stands last of its kind
+            // "~" sorts after every ASCII letter, so the count is usually the last flag of its kind
             paths.push(format!("~{rest} more"));
         }
         self.flags.extend(paths.into_iter().map(Flag::UnexpectedField));
@@ -212,7 +213,7 @@ impl Findings {
 }
 
 /// Adds the paths of all members below `object` that their level does not have. `prefix` is the path of `object`,
-/// with a dot after it.
+/// followed by a dot.
 fn collect_unexpected(level: Level, object: &Node<'_>, prefix: &str, paths: &mut Vec<String>) {
     for (name, node) in object.members() {
         match level.member(name) {

@@ -58,7 +58,7 @@ fn vc_3_dimension_conflict_is_detected() {
     let inspection = inspected(Tier::Full, &verdict);
     assert_eq!((inspection.v_t, inspection.v_r, inspection.e_d), (7.0, 2.0, 0.0));
     assert!(decide(&inspection).approved, "a conflict alone is tolerated: 1 - 0.084/7 is above omega");
-    // the worst case: nothing but the contradiction is left of the evidence
+    // the worst case: only the contradiction is left of the evidence
     for dimension in Dimension::ALL {
         verdict["breakdown"][dimension.into_str()]["analysis"] = json!(" ");
     }
@@ -97,7 +97,7 @@ fn worked_example_of_a_severely_malformed_verdict_is_rejected_at_0_635() {
 }
 
 #[test]
-fn the_largest_v_t_of_each_tier_is_what_the_weights_add_up_to() {
+fn largest_v_t_of_each_tier_is_sum_of_weights() {
     for (tier, v_t) in [(Tier::Quick, 2.0), (Tier::Full, 7.0), (Tier::Strategy, 10.5)] {
         assert_eq!(inspected(tier, &verdict(tier)).v_t, v_t);
     }
@@ -113,7 +113,7 @@ fn malformed_json_scores_minus_one_and_is_degenerate() {
 }
 
 #[test]
-fn a_null_verdict_over_a_consistent_breakdown_passes_unflagged() {
+fn null_verdict_with_consistent_breakdown_passes_unflagged() {
     let mut verdict = verdict(Tier::Full);
     verdict["verdict"] = json!("NULL");
     for dimension in Dimension::ALL {
@@ -125,7 +125,7 @@ fn a_null_verdict_over_a_consistent_breakdown_passes_unflagged() {
 }
 
 #[test]
-fn a_null_verdict_over_green_and_amber_is_contradictory() {
+fn null_verdict_with_green_and_amber_is_contradictory() {
     let mut verdict = verdict(Tier::Full);
     verdict["verdict"] = json!("NULL");
     verdict["breakdown"]["Curvature"]["verdict"] = json!("AMBER");
@@ -141,7 +141,7 @@ fn a_null_verdict_over_green_and_amber_is_contradictory() {
 }
 
 #[test]
-fn absent_and_empty_are_told_apart() {
+fn absent_and_empty_fields_have_different_flags() {
     let mut verdict = verdict(Tier::Strategy);
     verdict["summary"] = json!(7);
     verdict["breakdown"]["Stability"]["analysis"] = json!(["not", "text"]);
@@ -171,7 +171,7 @@ fn absent_and_empty_are_told_apart() {
 }
 
 #[test]
-fn a_strategy_that_is_missing_weighs_two_and_is_not_also_short_of_tests() {
+fn missing_strategy_weighs_two_without_few_tests_flag() {
     let mut verdict = verdict(Tier::Strategy);
     verdict.as_object_mut().expect("an object").remove("strategy");
     let inspection = inspected(Tier::Strategy, &verdict);
@@ -180,7 +180,7 @@ fn a_strategy_that_is_missing_weighs_two_and_is_not_also_short_of_tests() {
 }
 
 #[test]
-fn a_tier_looks_at_its_own_fields_only() {
+fn tier_examines_only_its_own_fields() {
     let mut verdict = verdict(Tier::Strategy);
     verdict["verdict"] = json!("RED");
     verdict["mood"] = json!("good");
@@ -195,7 +195,7 @@ fn a_tier_looks_at_its_own_fields_only() {
 }
 
 #[test]
-fn unexpected_fields_are_bounded_in_number_and_length() {
+fn unexpected_fields_are_limited_in_number_and_length() {
     let mut verdict = verdict(Tier::Quick);
     for n in 0..1000 {
         verdict[format!("field {n:04} {}", "x".repeat(1000))] = json!(n);
@@ -209,7 +209,7 @@ fn unexpected_fields_are_bounded_in_number_and_length() {
 }
 
 #[test]
-fn a_payload_that_is_not_an_object_has_no_verdict() {
+fn payload_that_is_not_an_object_has_no_verdict() {
     for payload in ["[]", "7", "\"GREEN\"", "null"] {
         let inspection = inspect(Tier::Quick, &Payload::raw(payload));
         assert_eq!((inspection.v_t, inspection.e_d), (1.0, 1.0), "{payload}");
@@ -217,11 +217,11 @@ fn a_payload_that_is_not_an_object_has_no_verdict() {
     }
 }
 
-/// The tables of `docs/mapping.md` once more, as plainly as they can be said, over `serde_json::Value`.
+/// A second implementation of the tables of `docs/mapping.md`, as simple as possible, over `serde_json::Value`.
 fn transcribed(tier: Tier, root: &Value) -> (f64, f64, f64) {
     let label =
         |v: &Value| v.as_str().filter(|s| ["GREEN", "AMBER", "RED", "NULL"].contains(s)).map(String::from);
-    // the texts here hold one invisible character
+    // the texts here contain only one kind of invisible character
     let visible = |v: &Value| v.as_str().unwrap_or("").replace('\u{200b}', "").trim().chars().count();
     let filled = |v: &Value| visible(v) > 0;
     let is_text = |v: &Value| v.is_string();
@@ -291,7 +291,7 @@ fn text() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Objects with some of `fields`, each of a shape that is more often right than wrong.
+/// Objects with some of `fields`, each more often valid than invalid.
 fn object(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
     let members: Vec<_> = fields
         .into_iter()
@@ -301,7 +301,7 @@ fn object(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Va
     prop_oneof![12 => object, 1 => text()].boxed()
 }
 
-/// Verdicts of every degree of brokenness.
+/// Verdicts with faults of every kind and number.
 fn any_verdict() -> BoxedStrategy<Value> {
     let dimension = || object(vec![("verdict", text().boxed()), ("analysis", text().boxed())]);
     let mut dimensions: Vec<_> = Dimension::ALL.iter().map(|d| (d.into_str(), dimension())).collect();
@@ -328,7 +328,7 @@ fn any_tier() -> impl Strategy<Value = Tier> {
     prop_oneof![Just(Tier::Quick), Just(Tier::Full), Just(Tier::Strategy)]
 }
 
-/// `value` as text with the members of every object turned around.
+/// `value` as text, with the members of every object in reverse order.
 fn reversed(value: &Value) -> String {
     match value {
         Value::Object(members) => {
@@ -345,13 +345,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn the_mapping_is_the_one_in_the_tables(tier in any_tier(), verdict in any_verdict()) {
+    fn mapping_matches_documented_tables(tier in any_tier(), verdict in any_verdict()) {
         let Inspection { v_t, v_r, e_d, .. } = inspected(tier, &verdict);
         prop_assert_eq!((v_t, v_r, e_d), transcribed(tier, &verdict), "{}", verdict);
     }
 
     #[test]
-    fn the_flags_weights_add_up_to_v_r_and_their_largest_e_d_applies(tier in any_tier(), verdict in any_verdict()) {
+    fn v_r_is_sum_of_flags_and_e_d_is_largest(tier in any_tier(), verdict in any_verdict()) {
         let Inspection { v_r, e_d, flags, .. } = inspected(tier, &verdict);
         let (_, table_v_r, table_e_d) = transcribed(tier, &verdict);
         prop_assert_eq!(flags.iter().map(Flag::v_r).sum::<f64>(), table_v_r);
@@ -360,13 +360,13 @@ proptest! {
     }
 
     #[test]
-    fn the_decision_never_depends_on_field_order(tier in any_tier(), verdict in any_verdict()) {
+    fn decision_does_not_depend_on_field_order(tier in any_tier(), verdict in any_verdict()) {
         let turned = inspect(tier, &Payload::raw(&reversed(&verdict)));
         prop_assert_eq!(inspected(tier, &verdict), turned);
     }
 
     #[test]
-    fn a_missing_field_never_passes(tier in any_tier(), verdict in any_verdict()) {
+    fn missing_field_never_passes(tier in any_tier(), verdict in any_verdict()) {
         let inspection = inspected(tier, &verdict);
         let decision = decide(&inspection);
         if inspection.e_d > 0.0 {
@@ -380,7 +380,7 @@ proptest! {
     }
 
     #[test]
-    fn every_required_field_is_missed(tier in any_tier(), pick in any::<prop::sample::Index>()) {
+    fn every_missing_required_field_is_flagged(tier in any_tier(), pick in any::<prop::sample::Index>()) {
         let mut paths = vec!["/verdict".to_owned(), "/summary".to_owned()];
         if tier >= Tier::Full {
             paths.push("/breakdown".into());
@@ -434,7 +434,7 @@ fn unexpected_members_are_stripped_refused_or_delivered() {
         assert_eq!(judgement.sha256, Sha256Hex::of(delivered.unwrap_or(text).as_bytes()));
         assert!(approved.is_none_or(|approved| *approved.sha256() == judgement.sha256));
     }
-    // a verdict that is refused for its own sake keeps that reason
+    // a verdict that is refused for another reason keeps that reason
     let judgement = judge_with(UnexpectedFields::Refuse, Tier::Quick, Payload::raw(r#"{"x":1}"#));
     assert_eq!(judgement.decision.crosscheck_reason, Reason::FieldMissing);
 }

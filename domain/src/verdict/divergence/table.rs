@@ -1,4 +1,4 @@
-//! How often which verdict was regenerated as which.
+//! The counts of regenerations by original and regenerated verdict.
 
 use super::{DivergenceCheck, DivergenceLevel, OriginalLabel};
 use crate::verdict::label::Label;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Regenerations, counted by the first verdict and the regenerated one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DivergenceTable {
-    /// All pairs, in the order of labels, the unknown original last.
+    /// All pairs, in the order of labels; the unknown original comes last.
     pub cells: Vec<Cell>,
 }
 
@@ -16,11 +16,11 @@ pub struct DivergenceTable {
 pub struct Cell {
     /// The first verdict.
     pub original_verdict: OriginalLabel,
-    /// The regenerated one.
+    /// The regenerated verdict.
     pub regen_verdict: Label,
-    /// How far they are apart; null where the first is not known.
+    /// Their difference; null if the first verdict is not known.
     pub divergence_level: Option<DivergenceLevel>,
-    /// How often.
+    /// The number of regenerations.
     pub count: u64,
 }
 
@@ -50,7 +50,7 @@ impl DivergenceTable {
         }
     }
 
-    /// How many regenerations are at this level; without one, those whose original is not known.
+    /// The number of regenerations at this level; for `None`, those whose original is not known.
     #[must_use]
     pub fn at(&self, level: Option<DivergenceLevel>) -> u64 {
         self.cells.iter().filter(|cell| cell.divergence_level == level).map(|cell| cell.count).sum()

@@ -18,7 +18,7 @@ fn original(label: Label, generation: Option<Generation>) -> Original {
 }
 
 #[test]
-fn neighbouring_colours_differ_a_little_and_everything_else_a_lot() {
+fn neighboring_colors_are_minor_and_others_significant() {
     use Label::{Amber, Green, Null, Red};
     for (one, other, level) in [
         (Green, Amber, DivergenceLevel::Minor),
@@ -37,7 +37,7 @@ fn neighbouring_colours_differ_a_little_and_everything_else_a_lot() {
 }
 
 #[test]
-fn an_entry_has_the_seeds_fields_under_the_seeds_names() {
+fn divergence_entry_has_fields_and_names_of_the_seed() {
     let known = original(Label::Green, Some(made("prompt", "model")));
     let entry = serde_json::to_string(&check(Some(&known), Label::Red)).expect("it serializes");
     assert_eq!(
@@ -53,7 +53,7 @@ fn an_entry_has_the_seeds_fields_under_the_seeds_names() {
 }
 
 #[test]
-fn without_an_original_nothing_is_compared_and_the_entry_says_so() {
+fn check_without_original_is_marked_skipped() {
     let entry = check(None, Label::Red);
     assert_eq!(entry.original_verdict.as_str(), "UNKNOWN");
     assert_eq!((entry.top_level_match, entry.divergence_level, entry.skipped), (None, None, true));
@@ -64,19 +64,19 @@ fn without_an_original_nothing_is_compared_and_the_entry_says_so() {
 }
 
 #[test]
-fn another_prompt_or_other_settings_are_flagged_where_they_are_known() {
+fn changed_prompt_or_settings_are_flagged_if_known() {
     let changed = |generation| {
         let entry = check(Some(&original(Label::Red, generation)), Label::Red);
         (entry.prompt_changed, entry.settings_changed)
     };
-    // an unknown prompt counts as another one
+    // an unknown prompt counts as changed
     assert_eq!(changed(None), (Some(true), None));
     assert_eq!(changed(Some(made("another", "model"))), (Some(true), Some(false)));
     assert_eq!(changed(Some(made("prompt", "another"))), (Some(false), Some(true)));
 }
 
 #[test]
-fn over_one_in_twenty_is_escalated_once_and_again_after_it_was_calm() {
+fn rate_above_5_percent_escalates_once_until_it_recovers() {
     let green = original(Label::Green, Some(made("prompt", "model")));
     let noted = |label| check(Some(&green), label);
     let mut watch = VarianceWatch::default();
@@ -99,7 +99,7 @@ fn over_one_in_twenty_is_escalated_once_and_again_after_it_was_calm() {
 }
 
 #[test]
-fn the_first_few_say_nothing() {
+fn few_regenerations_do_not_escalate() {
     let green = original(Label::Green, Some(made("prompt", "model")));
     let mut watch = VarianceWatch::default();
     for _ in 0..19 {
@@ -125,7 +125,7 @@ fn changed_prompt_or_submitted_verdict_is_not_variance() {
 }
 
 #[test]
-fn the_table_counts_each_pair_of_verdicts() {
+fn table_counts_each_pair_of_verdicts() {
     let mut table = DivergenceTable::default();
     assert_eq!(table.cells.len(), 20);
     let (green, amber) = (original(Label::Green, None), original(Label::Amber, None));

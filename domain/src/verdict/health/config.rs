@@ -1,22 +1,22 @@
-//! How an oracle's health is watched.
+//! The configuration of health monitoring.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
-/// How an oracle's health is watched. The names and defaults are the seed's; no number may be 0.
+/// The configuration of an oracle's health monitoring. The names and defaults are the seed's; no number may be 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
-    /// How often it is probed, in seconds.
+    /// The interval between probes, in seconds.
     pub health_check_interval_seconds: NonZeroU32,
-    /// So many failures in a row make it unhealthy.
+    /// The number of consecutive failures that makes it unhealthy.
     pub failure_threshold: NonZeroU32,
-    /// So many successes in a row make it healthy again.
+    /// The number of consecutive successes that makes it healthy again.
     pub recovery_threshold: NonZeroU32,
-    /// Whether an unhealthy oracle is not called for a while.
+    /// Whether calls to an unhealthy oracle are suspended.
     pub circuit_breaker_enabled: bool,
-    /// For how long, in seconds.
+    /// The time for which calls are suspended, in seconds.
     pub circuit_breaker_reset_seconds: NonZeroU32,
 }
 
@@ -32,7 +32,7 @@ impl Default for HealthConfig {
     }
 }
 
-/// `value`, which is not 0.
+/// A non-zero `value`.
 const fn count(value: u32) -> NonZeroU32 {
     match NonZeroU32::new(value) {
         Some(count) => count,
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_the_seeds_and_no_number_may_be_0() {
+    fn config_has_defaults_of_the_seed_and_rejects_zero() {
         let read = |text: &str| serde_json::from_str::<HealthConfig>(text);
         let seeds = r#"{"health_check_interval_seconds":60,"failure_threshold":3,"recovery_threshold":2,
             "circuit_breaker_enabled":true,"circuit_breaker_reset_seconds":30}"#;

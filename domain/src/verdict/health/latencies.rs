@@ -1,8 +1,8 @@
-//! How long an oracle takes to answer.
+//! The latencies of an oracle.
 
 use std::collections::VecDeque;
 
-/// So many latencies are remembered.
+/// The number of latencies that are kept.
 const REMEMBERED: usize = 256;
 
 /// The latencies of the last successful calls, in milliseconds.
@@ -17,8 +17,8 @@ impl Latencies {
         self.0.push_back(latency_ms);
     }
 
-    /// The percentile by nearest rank: the smallest latency that so many in a hundred do not exceed. 0 where there is
-    /// none.
+    /// The percentile by nearest rank: the smallest latency that at least `percent` % of the latencies do not exceed. 0
+    /// without latencies.
     pub(super) fn percentile(&self, percent: usize) -> u64 {
         let mut sorted: Vec<_> = self.0.iter().copied().collect();
         sorted.sort_unstable();
@@ -32,14 +32,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_the_nearest_rank_of_the_last_256() {
+    fn percentile_is_nearest_rank_of_last_256_latencies() {
         let mut latencies = Latencies::default();
         assert_eq!((latencies.percentile(50), latencies.percentile(99)), (0, 0));
         latencies.add(7);
         assert_eq!((latencies.percentile(50), latencies.percentile(99)), (7, 7));
         latencies.add(3);
         assert_eq!((latencies.percentile(50), latencies.percentile(99)), (3, 7));
-        // 1 to 300, of which 45 to 300 are remembered
+        // 1 to 300, of which 45 to 300 are kept
         let mut latencies = Latencies::default();
         (1..=300).for_each(|latency_ms| latencies.add(latency_ms));
         assert_eq!((latencies.percentile(50), latencies.percentile(99)), (44 + 128, 44 + 254));

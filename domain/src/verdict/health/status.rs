@@ -16,14 +16,14 @@ pub enum Status {
     Healthy,
     /// It failed recently, but not often enough to be unhealthy.
     Degraded,
-    /// It fails; if its circuit was open, one call at a time is let through now.
+    /// It fails; if its circuit was open, one call at a time is permitted now.
     Unhealthy,
     /// It is not called.
     CircuitOpen,
 }
 
 impl Status {
-    /// All of them, the best first.
+    /// All statuses, the best first.
     pub const ALL: [Self; 4] = [Self::Healthy, Self::Degraded, Self::Unhealthy, Self::CircuitOpen];
 }
 
@@ -34,20 +34,20 @@ pub struct HealthStatus {
     pub oracle_id: OracleId,
     /// Its status.
     pub status: Status,
-    /// When it last succeeded.
+    /// The time of its last success.
     pub last_success_at: Option<Timestamp>,
-    /// When it last failed.
+    /// The time of its last failure.
     pub last_failure_at: Option<Timestamp>,
-    /// Failures in a row.
+    /// The number of consecutive failures.
     pub consecutive_failures: u32,
-    /// Time to an answer, median of the last 256 successful calls, in milliseconds; 0 while there are none.
+    /// The median time to an answer over the last 256 successful calls, in milliseconds; 0 while there are none.
     pub latency_p50_ms: u64,
-    /// The same, 99th percentile.
+    /// The 99th percentile of the same times, in milliseconds.
     pub latency_p99_ms: u64,
-    /// Since when its circuit is open, or was before it became half open.
+    /// The time at which its circuit was opened, if it is open or half open.
     pub circuit_opened_at: Option<Timestamp>,
-    /// When it is called again: when its open circuit lets a call through, or when the wait that it asked for is over
-    /// (HTTP 429 with `Retry-After`). Null if calls are allowed, or an administrator decides.
+    /// The time of the next call: when its open circuit permits a call, or when the wait that it requested is over
+    /// (HTTP 429 with `Retry-After`). Null if calls are permitted, or an administrator decides.
     pub retry_at: Option<Timestamp>,
     /// Whether an administrator holds its circuit open.
     pub held_open: bool,

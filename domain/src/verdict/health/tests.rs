@@ -30,18 +30,18 @@ fn failure() -> Outcome {
     Outcome::Failure("status 500".into())
 }
 
-/// One call that is let through.
+/// One permitted call.
 fn call(health: &mut Health, second: i64, outcome: Outcome) -> Option<Change> {
     let permit = health.permit(at(second)).expect("it is let through");
     health.report(at(second), permit, outcome)
 }
 
-/// From what to what.
+/// The statuses before and after a change.
 fn turn(change: Option<Change>) -> Option<(Status, Status)> {
     change.map(|change| (change.from, change.to))
 }
 
-/// One whose circuit opened at second 0.
+/// An oracle whose circuit opened at second 0.
 fn opened() -> Health {
     let mut health = fresh();
     (0..3).for_each(|_| drop(call(&mut health, 0, failure())));
@@ -49,7 +49,7 @@ fn opened() -> Health {
     health
 }
 
-/// One whose circuit is half open from second 30 on.
+/// An oracle whose circuit is half open from second 30 on.
 fn half_open() -> Health {
     let mut health = opened();
     let passed = health.pass(at(RESET_S));
@@ -58,7 +58,7 @@ fn half_open() -> Health {
 }
 
 #[test]
-fn one_failure_degrades_and_two_successes_in_a_row_recover() {
+fn one_failure_degrades_and_two_successes_recover() {
     let mut health = fresh();
     let change = call(&mut health, 1, failure()).expect("a change");
     assert_eq!((change.from, change.to), (Status::Healthy, Status::Degraded));
@@ -75,7 +75,7 @@ fn one_failure_degrades_and_two_successes_in_a_row_recover() {
 }
 
 #[test]
-fn a_success_ends_a_row_of_failures() {
+fn success_resets_consecutive_failures() {
     let mut health = fresh();
     for second in 0..20 {
         call(&mut health, second, if second % 3 == 2 { SUCCESS } else { failure() });
@@ -84,7 +84,7 @@ fn a_success_ends_a_row_of_failures() {
 }
 
 #[test]
-fn three_failures_in_a_row_open_the_circuit_for_thirty_seconds() {
+fn three_failures_open_circuit_for_thirty_seconds() {
     let mut health = fresh();
     assert_eq!(turn(call(&mut health, 0, failure())), Some((Status::Healthy, Status::Degraded)));
     assert_eq!(call(&mut health, 1, failure()), None);
@@ -109,7 +109,7 @@ fn three_failures_in_a_row_open_the_circuit_for_thirty_seconds() {
 }
 
 #[test]
-fn a_threshold_of_one_opens_at_the_first_failure() {
+fn threshold_of_one_opens_circuit_at_first_failure() {
     let mut health = health(HealthConfig { failure_threshold: number(1), ..HealthConfig::default() });
     let change = call(&mut health, 0, failure()).expect("a change");
     assert_eq!((change.from, change.to), (Status::Healthy, Status::CircuitOpen));
@@ -117,7 +117,7 @@ fn a_threshold_of_one_opens_at_the_first_failure() {
 }
 
 #[test]
-fn a_half_open_circuit_lets_one_call_at_a_time_through() {
+fn half_open_circuit_permits_one_call_at_a_time() {
     let mut health = half_open();
     let trial = health.permit(at(30)).expect("one");
     assert!(health.is_trial(trial));
@@ -133,7 +133,7 @@ fn a_half_open_circuit_lets_one_call_at_a_time_through() {
 }
 
 #[test]
-fn a_failure_in_a_half_open_circuit_opens_it_again() {
+fn failure_in_half_open_circuit_opens_it_again() {
     let mut health = half_open();
     assert_eq!(call(&mut health, 30, SUCCESS), None);
     let change = call(&mut health, 31, failure()).expect("a change");
@@ -145,7 +145,7 @@ fn a_failure_in_a_half_open_circuit_opens_it_again() {
 }
 
 #[test]
-fn a_call_that_is_not_reported_on_makes_way_for_another_after_a_minute() {
+fn unreported_trial_call_is_replaced_after_60_s() {
     let mut health = half_open();
     let lost = health.permit(at(30)).expect("one");
     health.permit(at(89)).expect_err("it may still come");
@@ -156,7 +156,7 @@ fn a_call_that_is_not_reported_on_makes_way_for_another_after_a_minute() {
 }
 
 #[test]
-fn what_was_let_through_earlier_is_counted_and_changes_no_circuit() {
+fn report_of_earlier_call_is_counted_without_state_change() {
     let mut health = fresh();
     let late: Vec<_> = (0..5).map(|_| health.permit(at(0)).expect("it is healthy")).collect();
     (0..3).for_each(|_| drop(call(&mut health, 0, failure())));
@@ -190,7 +190,7 @@ fn neutral_outcome_releases_the_trial_and_changes_nothing() {
 }
 
 #[test]
-fn without_a_circuit_breaker_an_unhealthy_oracle_is_still_called() {
+fn unhealthy_oracle_without_circuit_breaker_is_called() {
     let mut health = health(without_breaker());
     (0..2).for_each(|_| drop(call(&mut health, 0, failure())));
     assert_eq!(turn(call(&mut health, 0, failure())), Some((Status::Degraded, Status::Unhealthy)));
@@ -203,7 +203,7 @@ fn without_a_circuit_breaker_an_unhealthy_oracle_is_still_called() {
 }
 
 #[test]
-fn what_an_administrator_opens_stays_open_until_it_is_closed() {
+fn circuit_opened_by_administrator_stays_open_until_closed() {
     let mut health = fresh();
     let change = health.open(at(0)).expect("a change");
     assert_eq!((change.from, change.to), (Status::Healthy, Status::CircuitOpen));
@@ -225,7 +225,7 @@ fn what_an_administrator_opens_stays_open_until_it_is_closed() {
     health.permit(at(2_000_000)).expect("it is called again");
 }
 
-/// A probe, scheduled or ordered.
+/// A probe, scheduled or requested.
 fn probe(health: &mut Health, second: i64, outcome: Outcome) -> Option<Change> {
     let permit = health.probe(at(second)).unwrap_or_else(|| health.probe_now(at(second)));
     health.report(at(second), permit, outcome)
@@ -245,25 +245,25 @@ fn circuit_opens_when_probes_succeed_and_sparse_calls_fail() {
 }
 
 #[test]
-fn probes_do_not_close_a_circuit_that_calls_have_opened() {
+fn probes_do_not_close_circuit_opened_by_calls() {
     let mut health = half_open();
     (30..40).for_each(|second| assert_eq!(probe(&mut health, second, SUCCESS), None));
     assert_eq!(call(&mut health, 40, SUCCESS), None, "the first of two");
     assert_eq!(probe(&mut health, 41, SUCCESS), None, "and it is none");
     assert_eq!(turn(call(&mut health, 42, SUCCESS)), Some((Status::Unhealthy, Status::Healthy)));
-    // a call that was let through before and succeeds only now does not have probes close it
+    // a call permitted before, which succeeds only now, does not allow probes to close it
     let late = health.permit(at(43)).expect("it is healthy");
     (0..3).for_each(|_| drop(call(&mut health, 43, failure())));
     assert_eq!(health.report(at(44), late, SUCCESS), None);
     health.pass(at(43 + RESET_S)).expect("it is half open");
     assert_eq!(probe(&mut health, 73, SUCCESS).or_else(|| probe(&mut health, 74, SUCCESS)), None);
-    // nor does one that fails go unheard
+    // a failing call is still counted
     let change = probe(&mut health, 75, failure());
     assert_eq!(turn(change), Some((Status::Unhealthy, Status::CircuitOpen)));
 }
 
 #[test]
-fn a_row_of_failed_probes_alone_is_ended_by_probes() {
+fn probes_reset_failures_of_probes() {
     let mut health = fresh();
     probe(&mut health, 0, failure());
     assert_eq!(probe(&mut health, 1, SUCCESS), None);
@@ -273,14 +273,14 @@ fn a_row_of_failed_probes_alone_is_ended_by_probes() {
     health.pass(at(5 + RESET_S)).expect("its circuit was open");
     assert_eq!(probe(&mut health, 35, SUCCESS), None);
     assert_eq!(turn(probe(&mut health, 36, SUCCESS)), Some((Status::Unhealthy, Status::Healthy)));
-    // once a call has ended a row that held another, probes may do the rest
+    // after a call has reset failures that include a call, probes can complete the recovery
     call(&mut health, 40, failure());
     call(&mut health, 41, SUCCESS);
     assert_eq!(turn(probe(&mut health, 42, SUCCESS)), Some((Status::Degraded, Status::Healthy)));
 }
 
 #[test]
-fn an_administrator_takes_over_a_circuit_that_opened_by_itself() {
+fn administrator_takes_over_circuit_opened_by_failures() {
     let mut health = opened();
     assert_eq!(turn(health.open(at(5))), Some((Status::CircuitOpen, Status::CircuitOpen)));
     assert_eq!(health.pass(at(RESET_S)), None);
@@ -305,7 +305,7 @@ fn probe_is_due_at_once_and_then_at_its_interval() {
 }
 
 #[test]
-fn a_clock_that_jumps_back_puts_nothing_off() {
+fn clock_jump_back_delays_nothing() {
     let mut health = opened();
     assert_eq!(health.pass(at(20)), None);
     assert_eq!(health.pass(at(-100_000)), None, "twenty seconds have passed");
@@ -326,7 +326,7 @@ fn a_clock_that_jumps_back_puts_nothing_off() {
 }
 
 #[test]
-fn an_error_is_cut() {
+fn long_error_is_cut_off() {
     let mut health = fresh();
     let change = call(&mut health, 0, Outcome::Failure("é".repeat(1000))).expect("a change");
     let kept = "é".repeat(ERROR_MAX_CHARS);
@@ -335,7 +335,7 @@ fn an_error_is_cut() {
 }
 
 #[test]
-fn a_status_has_the_seeds_fields_under_the_seeds_names() {
+fn status_has_fields_and_names_of_the_seed() {
     let mut health = fresh();
     call(&mut health, 0, Outcome::Success { latency_ms: Some(120) });
     let page = health.status();
@@ -354,13 +354,13 @@ fn a_status_has_the_seeds_fields_under_the_seeds_names() {
     }
 }
 
-/// Something that happens to an oracle.
+/// An event of an oracle.
 #[derive(Debug, Clone)]
 enum Step {
-    /// The clock goes on, or jumps back; in seconds.
+    /// The clock advances or jumps back, in seconds.
     Wait(i64),
     Permit,
-    /// The outcome of one of the calls that are on their way.
+    /// The outcome of one of the calls in progress.
     Report(prop::sample::Index, Outcome),
     Probe,
     ProbeNow,
@@ -396,14 +396,14 @@ fn config() -> impl Strategy<Value = HealthConfig> {
     })
 }
 
-/// A machine, and what a plain observer knows of it. The observer's own clock never jumps back.
+/// A state machine, and the knowledge of a simple observer. The observer's own clock never jumps back.
 struct Observed {
     health: Health,
     now: Timestamp,
     passed_s: i64,
-    /// When the circuit opened by itself, while it is open.
+    /// The time at which failures opened the circuit, while it is open.
     opened_s: Option<i64>,
-    /// The call let through a half-open circuit, and when.
+    /// The call permitted by a half-open circuit, and its time.
     trial: Option<(Permit, i64)>,
     on_their_way: Vec<Permit>,
 }
@@ -493,7 +493,7 @@ impl Observed {
 
 proptest! {
     #[test]
-    fn open_circuit_lets_nothing_through_and_a_half_open_one_a_single_call(
+    fn open_circuit_permits_no_call_and_half_open_permits_one(
         config in config(), steps in prop::collection::vec(step(), 1..200),
     ) {
         let mut observed = Observed::new(config);
@@ -501,7 +501,7 @@ proptest! {
     }
 
     #[test]
-    fn after_enough_successes_an_oracle_is_healthy_whatever_came_before(
+    fn oracle_is_healthy_after_enough_successes(
         config in config(), steps in prop::collection::vec(step(), 1..100),
     ) {
         let mut observed = Observed::new(config);
@@ -510,7 +510,7 @@ proptest! {
         if health.status().held_open {
             health.close();
         }
-        // the circuit's time has passed, and so has that of a call that was lost
+        // the reset time has passed, and so has the time of a lost call
         let now = now + SignedDuration::from_secs(60);
         health.pass(now);
         for _ in 0..config.recovery_threshold.get() {
@@ -522,7 +522,7 @@ proptest! {
     }
 
     #[test]
-    fn no_order_of_times_breaks_anything(
+    fn times_in_any_order_never_panic(
         config in config(),
         reset_s in 1..=u32::MAX,
         steps in prop::collection::vec((step(), Timestamp::MIN.as_second()..=Timestamp::MAX.as_second()), 1..200),
@@ -553,7 +553,7 @@ proptest! {
 }
 
 #[test]
-fn refusals_for_good_are_shown_and_open_no_circuit() {
+fn permanent_refusals_are_shown_and_open_no_circuit() {
     let mut health = fresh();
     for second in 0..10 {
         assert_eq!(call(&mut health, second, Outcome::Refusal("no such key".into())), None);
@@ -561,7 +561,7 @@ fn refusals_for_good_are_shown_and_open_no_circuit() {
     let status = health.status();
     assert_eq!((status.status, status.consecutive_failures), (Status::Healthy, 0));
     assert_eq!((status.last_failure_at, status.last_error.as_deref()), (Some(at(9)), Some("no such key")));
-    // it does not close or open a half-open circuit, and permits another call
+    // it neither closes nor opens a half-open circuit, and permits another call
     let mut health = opened();
     health.pass(at(1000));
     assert_eq!(call(&mut health, 1000, Outcome::Refusal("no such key".into())), None);
@@ -578,7 +578,7 @@ fn quota_wait_refuses_calls_until_it_is_over_or_the_circuit_is_closed() {
     assert!(health.probe(at(1)).is_none(), "a probe is a call, too");
     let status = health.status();
     assert_eq!((status.status, status.retry_at), (Status::Healthy, Some(at(61))));
-    // a clock that jumps back takes the wait with it
+    // if the clock jumps back, the wait moves with it
     assert_eq!(health.permit(at(-99)), left(60));
     assert!(health.permit(at(-39)).is_ok());
     assert_eq!(health.status().retry_at, None);
@@ -587,7 +587,7 @@ fn quota_wait_refuses_calls_until_it_is_over_or_the_circuit_is_closed() {
     let change = health.close().expect("the wait is over");
     assert_eq!((change.from, change.to), (Status::Healthy, Status::Healthy));
     assert!(health.permit(at(0)).is_ok() && health.close().is_none());
-    // with the circuit held open by an administrator, the wait has no effect
+    // while an administrator holds the circuit open, the wait has no effect
     health.note_quota_wait(at(0), Duration::from_secs(61));
     health.open(at(0));
     assert_eq!(health.permit(at(1)), Err(Refused { retry_after: None, is_quota_wait: false }));

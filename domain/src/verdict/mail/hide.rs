@@ -1,18 +1,18 @@
-//! A customer's address in the words of a mail service: servers quote it in what they answer.
+//! Hides a customer's address in the replies of mail servers, which quote it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// What stands in its place.
+/// The replacement for the address.
 const HIDDEN: &str = "[address]";
-/// Where a text was cut in the middle of an address, so many of its characters are enough to know it by.
+/// The minimum number of characters by which an address is recognized at the end of a text that was cut.
 const CUT_MIN_CHARS: usize = 3;
 
-/// A text is decoded so many times: codes may be encoded themselves.
+/// The number of times that a text is decoded, because codes may be encoded again.
 const DECODINGS: usize = 3;
 
-/// `text` with [`HIDDEN`] wherever `address` stands in it: in upper or lower case, plain or percent-encoded, whole or
-/// cut short by the text's end. Where it still stands there in another form, only the status codes of `text` are kept.
+/// Replaces `address` in `text` with [`HIDDEN`]: in any case, plain or percent-encoded, complete or cut by the end of
+/// the text. If the address still occurs in another form, only the status codes of `text` are kept.
 pub(super) fn hide(address: &str, text: &str) -> String {
     let shown = without(address, text);
     if !has_traces(address, &shown) {
@@ -31,7 +31,7 @@ pub(super) fn hide(address: &str, text: &str) -> String {
     kept.join(" ")
 }
 
-/// Whether the local part of `address` stands in `text`, encoded or with other characters in between.
+/// Whether the local part of `address` occurs in `text`, encoded or with other characters in between.
 fn has_traces(address: &str, text: &str) -> bool {
     let local = told_by(address);
     if local.chars().count() < CUT_MIN_CHARS {
@@ -51,18 +51,18 @@ fn has_traces(address: &str, text: &str) -> bool {
     false
 }
 
-/// The letters and digits that an address is known by: its local part's, or all where those are few.
+/// The letters and digits that identify an address: those of its local part, or all if the local part has few.
 fn told_by(address: &str) -> String {
     let local = letters(address.rsplit_once('@').map_or(address, |(local, _)| local));
     if local.chars().count() < CUT_MIN_CHARS { letters(address) } else { local }
 }
 
-/// The letters and digits of `text` in lower case.
+/// The letters and digits of `text`, in lower case.
 fn letters(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// `text` with its codes read: `%40`, `=40`, `\x40`, `\u0040`, `&#64;` and `&#x40;`.
+/// Decodes `%40`, `=40`, `\x40`, `\u0040`, `&#64;` and `&#x40;` in `text`.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -77,7 +77,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The bytes of the code that `text` begins with, and what stands behind it.
+/// The bytes of the code at the beginning of `text`, and the rest.
 fn code(text: &str) -> Option<(Vec<u8>, &str)> {
     let of_point = |digits: &str, radix| {
         let character = char::from_u32(u32::from_str_radix(digits, radix).ok()?)?;
@@ -101,7 +101,7 @@ fn without(address: &str, text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
-        // an address may hold what looks like a code, and stand there as it is
+        // an address may itself contain a text that looks like a code
         let found = behind(rest, address, plain).or_else(|| behind(rest, address, encoded));
         if let Some(behind) = found {
             shown.push_str(HIDDEN);
@@ -114,7 +114,8 @@ fn without(address: &str, text: &str) -> String {
     shown
 }
 
-/// What stands behind the address that `text` begins with, if it does; each character is read by `read`.
+/// The rest of `text` after the address at its beginning; `None` if it does not begin with the address. `read` reads
+/// one character.
 fn behind<'t>(text: &'t str, address: &str, read: fn(&'t str, char) -> Option<&'t str>) -> Option<&'t str> {
     let mut rest = text;
     for (known, character) in address.chars().enumerate() {
@@ -127,14 +128,14 @@ fn behind<'t>(text: &'t str, address: &str, read: fn(&'t str, char) -> Option<&'
     Some(rest)
 }
 
-/// What stands behind `character` in upper or lower case, if `text` begins with it.
+/// The rest of `text` after `character`, in any case; `None` if it begins with another character.
 fn plain(text: &str, character: char) -> Option<&str> {
     let mut rest = text.chars();
     let same = rest.next()?.to_lowercase().eq(character.to_lowercase());
     same.then_some(rest.as_str())
 }
 
-/// The same, and its bytes may be percent-encoded.
+/// As [`plain`], but the bytes of the character may be percent-encoded.
 fn encoded(text: &str, character: char) -> Option<&str> {
     percent(text, character).or_else(|| plain(text, character))
 }

@@ -28,7 +28,7 @@ fn failure() -> SendFailure {
 }
 
 #[test]
-fn the_idempotency_key_is_one_a_verdict_and_one_a_divergence() {
+fn idempotency_key_is_unique_by_verdict_and_divergence() {
     assert_eq!(mail(MailKind::Verdict).standing.mail_id.as_str(), "verdict:cs_1");
     let notice = mail(MailKind::DivergenceNotice).standing.mail_id;
     assert_eq!(notice.as_str(), "divergence:cs_1:1800000000000000");
@@ -55,7 +55,7 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
 }
 
 #[test]
-fn a_verdict_mail_is_tried_ever_more_seldom_until_it_is_too_old() {
+fn verdict_mail_is_retried_with_growing_pauses_until_max_age() {
     let mut standing = mail(MailKind::Verdict).standing;
     let (mut now, mut pauses) = (at(0), Vec::new());
     while let Some(next) = standing.after(&failure(), now, DAY).next_attempt_at {
@@ -79,7 +79,7 @@ fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
 }
 
 #[test]
-fn what_is_due_further_ahead_than_any_mail_waits_is_due_now() {
+fn mail_due_beyond_longest_wait_is_due_now() {
     let queued = mail(MailKind::Verdict).standing;
     let queued_later = Standing { next_attempt_at: Some(at(50)), tried_at: Some(at(10)), ..queued.clone() };
     assert_eq!(queued_later.due_at(at(20)), Some(at(50)));
@@ -128,7 +128,7 @@ fn mail_failure_hides_the_address_in_every_form() {
 }
 
 #[test]
-fn what_is_queued_again_is_tried_as_if_for_the_first_time() {
+fn requeued_mail_starts_with_zero_attempts() {
     let queued = mail(MailKind::DivergenceNotice).standing;
     let dead = queued.after(&failure(), at(0), DAY).after(&failure(), at(60), DAY);
     let again = dead.requeued(at(500));
@@ -137,7 +137,7 @@ fn what_is_queued_again_is_tried_as_if_for_the_first_time() {
 }
 
 #[test]
-fn a_mail_reads_back_with_its_verdict_judged_anew() {
+fn mail_reads_back_with_verdict_judged_again() {
     let text = serde_json::to_string(&mail(MailKind::Verdict)).expect("it serializes");
     let back: Mail = serde_json::from_str(&text).expect("it reads back");
     assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
@@ -145,7 +145,7 @@ fn a_mail_reads_back_with_its_verdict_judged_anew() {
 }
 
 #[test]
-fn refusal_that_holds_the_address_in_another_form_keeps_only_its_codes() {
+fn refusal_with_disguised_address_keeps_only_its_codes() {
     let address = "Customer.One@example.org";
     for form in [
         "customer.one at example.org",

@@ -1,4 +1,4 @@
-//! Why an adapter cannot be used.
+//! The faults of an adapter.
 
 use super::template::BadTemplate;
 use crate::ground::id::SourceId;
@@ -6,86 +6,87 @@ use crate::ground::id::SourceId;
 /// Why an adapter cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAdapter {
-    /// It is for another source.
+    /// The adapter is for another source.
     #[error("`oracle_id` is {named}, and not {given}")]
     OtherSource {
-        /// Which one it names.
+        /// The id in the document.
         named: SourceId,
-        /// Whose it should be.
+        /// The id of the source.
         given: SourceId,
     },
-    /// Nobody can be asked there.
+    /// The endpoint is invalid.
     #[error("`endpoint`: {0}")]
     Endpoint(#[from] BadTemplate),
-    /// What is read cannot become values of the ontology.
+    /// The normalization does not fit the ontology.
     #[error("{0}")]
     Definition(String),
-    /// An identity axis is not held against what was asked for.
+    /// An answer could not be compared with the question on an identity axis.
     #[error("identity axis `{axis}`: {fault}")]
     Identity {
-        /// Which one.
+        /// The axis.
         axis: String,
-        /// What is wrong.
+        /// The fault, and what is allowed.
         fault: &'static str,
     },
-    /// A place cannot be found.
+    /// The location of metadata is invalid.
     #[error("`{field}`: {fault}")]
     Place {
-        /// Where it stands.
+        /// The field of the document.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
-    /// A place is not within what is signed.
+    /// The location of metadata is not covered by the signature.
     #[error(
-        "`{field}` is a header, which the signature does not cover, so that anybody on the way could change it; allowed: a \
-         `path` into what is signed"
+        "`{field}` is a header, which the signature does not cover, so that an intermediary could change it; allowed: a `path` \
+         into the signed content"
     )]
     Unsigned {
-        /// Where it stands.
+        /// The field of the document.
         field: &'static str,
     },
-    /// A signature alone does not make an answer one of now.
+    /// A signature alone does not prove that an answer is current.
     #[error(
-        "`signature` without `issued_at` or `nonce`: whatever the source ever signed would be taken for its answer of now; \
-         say where an answer says when it was issued, or where it brings back a nonce"
+        "`signature` without `issued_at` or `nonce`: any answer that the source ever signed would be accepted as current; \
+         set `issued_at` or `nonce`"
     )]
     Replayable,
-    /// A signature alone does not make an answer one about the time that was asked for.
+    /// A signature alone does not prove that an answer is about the requested time.
     #[error(
-        "`signature` with `{{point_in_time}}` in `endpoint`: what the source signed about one time would be taken for its answer \
-         about another; say by `normalization.valid_time` where an answer says as of when it holds, or where it brings back a \
-         `nonce`"
+        "`signature` with `{{point_in_time}}` in `endpoint`: a signed answer about one time would be accepted as the answer about \
+         another time; set `normalization.valid_time` or `nonce`"
     )]
     AnyTime,
-    /// A nonce is sent and not looked at, or looked at and not sent.
-    #[error("`nonce` and the place `{{nonce}}` in `endpoint` belong together: what is sent must come back")]
+    /// A nonce is sent but not checked, or checked but not sent.
+    #[error(
+        "`nonce` and `{{nonce}}` in `endpoint` belong together: a nonce that is sent must be returned; set both or neither"
+    )]
     Nonce,
-    /// Nothing bounds how old an issue may be, or there is none.
+    /// Only one of `issued_at` and `max_issue_age_seconds` is set.
     #[error("`issued_at` and `max_issue_age_seconds` belong together: {0}")]
     IssueAge(&'static str),
-    /// A bound is out of range.
+    /// A time span is out of range.
     #[error("`{field}` is {seconds}; allowed: {min_s} to {max_s} seconds")]
     Bound {
-        /// Where it stands.
+        /// The field of the document.
         field: &'static str,
-        /// What it is.
+        /// The given value, in seconds.
         seconds: u64,
-        /// The least.
+        /// The minimum, in seconds.
         min_s: u64,
-        /// The most.
+        /// The maximum, in seconds.
         max_s: u64,
     },
-    /// An answer would be taken for longer, or when it is older, than its ontology allows.
-    #[error("`{field}` is {seconds}; by the ontology `{axis}` may be {limit_s} s old at the most")]
+    /// An answer could be used for longer, or when it is older, than its ontology allows.
+    #[error("`{field}` is {seconds}; the ontology allows `{axis}` to be at most {limit_s} s old")]
     Ttl {
-        /// Where it stands.
+        /// The field of the document.
         field: &'static str,
-        /// What it is.
+        /// The given value, in seconds.
         seconds: u64,
-        /// On which axis that is too long.
+        /// The axis with the smallest limit.
         axis: String,
-        /// The most there.
+        /// The limit of that axis, in seconds.
         limit_s: u64,
     },
     /// A key cannot be used.

@@ -1,4 +1,4 @@
-//! Where an answer says something of itself, made ready.
+//! The locations of metadata in an answer, parsed.
 
 use super::error::BadAdapter;
 use super::replay::moment;
@@ -8,24 +8,24 @@ use crate::ground::path::Path;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// The longest name of a header, in bytes.
+/// The maximum length of the name of a header, in bytes.
 const HEADER_MAX_BYTES: usize = 64;
-/// The longest version or nonce, in bytes.
+/// The maximum length of a version or a nonce, in bytes.
 const WORD_MAX_BYTES: usize = 256;
-/// What a version and a nonce are, and what the time of an issue or an observation is.
+/// The allowed forms of a version and a nonce, and of the time of an issue or an observation.
 const SHORT: &str = "allowed: a text or a number of at most 256 bytes";
 const MOMENT: &str = "allowed: a date of RFC 3339 or of HTTP, or seconds since 1970";
 
-/// A place made ready.
+/// A parsed location.
 #[derive(Debug)]
 pub(super) enum At {
-    /// In the header of this name, in lower case.
+    /// The header of this name, in lower case.
     Header(String),
-    /// There in the body.
+    /// The path in the body.
     Path(Path),
 }
 
-/// The places that an adapter names.
+/// The locations that an adapter defines.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) version: Option<At>,
@@ -34,7 +34,7 @@ pub(super) struct Places {
     pub(super) nonce: Option<At>,
 }
 
-/// What an answer says of itself.
+/// The metadata of an answer.
 #[derive(Debug)]
 pub(super) struct OfItself {
     pub(super) version: Option<String>,
@@ -44,7 +44,7 @@ pub(super) struct OfItself {
 }
 
 impl Places {
-    /// Those of `adapter`, each of which can be found, and which are signed where anything is.
+    /// Parses the locations of `adapter`. If answers are signed, the signature must cover all of them.
     pub(super) fn new(adapter: &Adapter) -> Result<Self, BadAdapter> {
         let is_signed = adapter.signature.is_some();
         for (field, header) in adapter.signature.iter().flat_map(|policy| policy.headers()) {
@@ -58,7 +58,7 @@ impl Places {
                 let bad = |fault: String| BadAdapter::Place { field, fault };
                 let path = Path::parse(path).map_err(|error| bad(error.to_string()))?;
                 if path.is_group() {
-                    return Err(bad(format!("`{}` leads to a group, and not to one place", path.as_str())));
+                    return Err(bad(format!("`{}` leads to a group, not to one value", path.as_str())));
                 }
                 Ok(Some(At::Path(path)))
             }
@@ -71,13 +71,13 @@ impl Places {
         })
     }
 
-    /// What stands at the places in an answer with this body and these headers. An issue and a nonce may be missing: that is
-    /// for the guard against replays to say.
+    /// Reads the metadata of an answer with this body and these headers. A missing time of issue or nonce is not an error
+    /// here: the replay check reports it.
     ///
     /// # Errors
-    /// Where something else stands there, in words that do not quote it.
+    /// If a value is missing or has another form. The message does not quote it.
     pub(super) fn read(&self, body: &Raw, headers: &BTreeMap<String, String>) -> Result<OfItself, String> {
-        let fault = |field: &str, fault: &str| format!("what stands at `{field}`: {fault}");
+        let fault = |field: &str, fault: &str| format!("the value at `{field}` is invalid; {fault}");
         let word = |field: &str, at: &Option<At>| {
             let found = at.as_ref().and_then(|at| at.find(body, headers));
             found.map(|raw| short(raw).ok_or_else(|| fault(field, SHORT))).transpose()
@@ -97,7 +97,7 @@ impl Places {
             ("observed_at", self.observed_at.is_some() && of_itself.observed_at.is_none()),
         ];
         match missing.into_iter().find(|(_, is_missing)| *is_missing) {
-            Some((field, _)) => Err(format!("nothing stands at `{field}`")),
+            Some((field, _)) => Err(format!("the value at `{field}` is missing")),
             None => Ok(of_itself),
         }
     }
@@ -113,7 +113,7 @@ impl Places {
 }
 
 impl At {
-    /// What stands there in an answer with this body and these headers; nothing where there is none.
+    /// The value at this location in an answer; `None` if it is missing or null.
     fn find(&self, body: &Raw, headers: &BTreeMap<String, String>) -> Option<Raw> {
         match self {
             Self::Header(name) => headers.get(name).cloned().map(Raw::Text),
@@ -122,19 +122,19 @@ impl At {
     }
 }
 
-/// The text or the number that `raw` is, where it is short and of one line.
+/// The text or number `raw`, if it is short and has no control character.
 fn short(raw: Raw) -> Option<String> {
     let (Raw::Text(text) | Raw::Number(text)) = raw else { return None };
     let fits = (1..=WORD_MAX_BYTES).contains(&text.len()) && !text.chars().any(char::is_control);
     fits.then_some(text)
 }
 
-/// `name` in lower case, where a header can be called so (RFC 9110, 5.6.2).
+/// `name` in lower case, if it is a valid header name (RFC 9110, 5.6.2).
 fn header_name(field: &'static str, name: &str) -> Result<String, BadAdapter> {
     let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if (1..=HEADER_MAX_BYTES).contains(&name.len()) && name.bytes().all(is_of_token) {
         return Ok(name.to_ascii_lowercase());
     }
-    let fault = format!("no header is called so; allowed: 1 to {HEADER_MAX_BYTES} letters, digits and `-`");
+    let fault = format!("not a valid header name; allowed: 1 to {HEADER_MAX_BYTES} letters, digits and `-`");
     Err(BadAdapter::Place { field, fault })
 }

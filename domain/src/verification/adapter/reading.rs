@@ -1,4 +1,4 @@
-//! What an answer says, or why it is not believed.
+//! Reads an answer, or rejects it with a reason.
 
 use super::places::OfItself;
 use super::validate::Ready;
@@ -15,81 +15,81 @@ use crate::verification::kept::KeptAnswer;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
-/// What a source is asked.
+/// A question to a source.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// About which thing: the values of identity axes.
+    /// The entity: the values of identity axes.
     pub thing: &'a BTreeMap<String, Value>,
-    /// As it was then; now where there is none.
+    /// The requested time; `None` for the present.
     pub point_in_time: Option<Timestamp>,
-    /// What goes into the place of the nonce.
+    /// The nonce of the request.
     pub nonce: &'a str,
-    /// When it is asked.
+    /// The time of the request.
     pub asked_at: Timestamp,
-    /// The last good answer to the same question.
+    /// The last accepted answer to the same question.
     pub kept: Option<&'a KeptAnswer>,
 }
 
-/// What came: of a signed source only what the signature covers, after that was found to hold.
+/// A received answer. For a signed source, only the content that the verified signature covers.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
     /// The JSON document.
     pub body: &'a [u8],
-    /// Headers by their names in lower case: of those that [`Ready::headers`] names the ones that came once.
+    /// The headers that [`Ready::headers`] names, by their names in lower case, without repeated ones.
     pub headers: &'a BTreeMap<String, String>,
-    /// When it had come.
+    /// The time when the answer was complete.
     pub at: Timestamp,
 }
 
-/// What an answer comes to.
+/// The result of reading an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
-    /// It says something of the thing.
+    /// The answer has a record of the entity.
     Said(Box<Said>),
-    /// It knows nothing of it.
+    /// The answer has no record of the entity.
     NoRecord,
-    /// It says several things of it.
+    /// The answer has several different records of the entity.
     Several {
-        /// How many.
+        /// The number of records.
         records: u64,
     },
-    /// It is not believed.
+    /// The answer is rejected.
     Refused {
-        /// For what.
+        /// The kind of fault.
         refusal: Refusal,
-        /// In words, which hold nothing of the answer.
+        /// The cause in words, without content of the answer.
         cause: String,
     },
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// Which thing it speaks of, by its own word.
+    /// The entity that the answer names.
     pub thing: BTreeMap<String, Value>,
-    /// What it says, by the paths of axes.
+    /// The values, by the paths of axes.
     pub values: BTreeMap<String, Stated>,
-    /// Of which version it is, where it says so in the adapter's place.
+    /// The version, if the adapter defines its location.
     pub version: Option<String>,
-    /// As of when it holds, by its own word where the adapter has a place for that; else when it was asked for, and no later
-    /// than it was issued.
+    /// The time as of which the answer holds: the value at the location that the adapter defines, else the earlier of the
+    /// request time and the time of issue.
     pub observed_at: Timestamp,
-    /// When it was issued, where the adapter has a place for that.
+    /// The time of issue, if the adapter defines its location.
     pub issued_at: Option<Timestamp>,
-    /// What was noted of it in normalization and did not keep it out.
+    /// The warnings of the normalization.
     pub warnings: Vec<String>,
 }
 
-/// Why an answer is not believed.
+/// Why an answer is rejected.
 type Refused = (Refusal, String);
-/// What a record says, and what was noted of it.
+/// The content of a record, with the warnings of its normalization.
 type Noted = (Content, Vec<String>);
 
 impl Ready {
-    /// The URL at which the question is asked.
+    /// The URL of the query.
     ///
     /// # Errors
-    /// Why it is not asked there.
+    /// If the adapter cannot answer the question.
     pub fn url(&self, asked: &Asked<'_>) -> Result<String, Unasked> {
         let elsewhere =
             self.fixed.iter().find(|(axis, value)| asked.thing.get(*axis).is_some_and(|of| of != *value));
@@ -117,30 +117,30 @@ impl Ready {
         self.places.headers().map(str::to_owned).chain(signature).collect()
     }
 
-    /// Whether a source may say that what it answered last holds still, without answering anew. That proves nothing: who must
-    /// sign, or say when an answer was issued, has to do so each time.
+    /// Whether the source may report that its last answer is unchanged, instead of answering again. Such a report proves
+    /// nothing. It is not allowed if an answer must have a signature, a time of issue or a nonce.
     #[must_use]
     pub const fn may_be_unchanged(&self) -> bool {
         let adapter = &self.adapter;
         adapter.signature.is_none() && adapter.issued_at.is_none() && adapter.nonce.is_none()
     }
 
-    /// Whether `kept` is taken for the same question at `now`, without asking.
+    /// Whether `kept` answers the same question at `now` without a query.
     #[must_use]
     pub fn still_holds(&self, kept: &KeptAnswer, now: Timestamp) -> bool {
         self.is_kept(kept, now) && self.adapter.ttl_seconds.is_some_and(|ttl_s| is_within(kept, now, ttl_s))
     }
 
-    /// Whether `kept` counts for anything at `now` but when it was issued: what was read by another adapter may have been read
-    /// wrongly.
+    /// Whether `kept` can be used at `now` for anything but its time of issue. An answer that another adapter read may have
+    /// been read wrongly.
     #[must_use]
     pub fn is_kept(&self, kept: &KeptAnswer, now: Timestamp) -> bool {
         let keep_s = self.keep_seconds(kept.point_in_time);
         kept.adapter_sha256 == self.sha256 && keep_s.is_some_and(|keep_s| is_within(kept, now, keep_s))
     }
 
-    /// For how many seconds an answer about `point_in_time` is kept; not at all where nothing is told. Of the past that is for as
-    /// long as the source is not asked again: what is asked about a moment once is hardly ever asked about it again.
+    /// How long an answer about `point_in_time` is cached, in seconds; `None` if it is not cached. An answer about the past
+    /// is cached only for `ttl_seconds`, because the same past time is rarely requested again.
     #[must_use]
     pub const fn keep_seconds(&self, point_in_time: Option<Timestamp>) -> Option<u64> {
         match point_in_time {
@@ -149,7 +149,7 @@ impl Ready {
         }
     }
 
-    /// What the answer `received` to the question `asked` says, or why it is not believed.
+    /// Reads the answer `received` to the question `asked`.
     #[must_use]
     pub fn read(&self, received: &Received<'_>, asked: &Asked<'_>) -> Reading {
         match self.said(received, asked) {
@@ -166,7 +166,7 @@ impl Ready {
         replay::check(&self.adapter, issued_at, nonce.as_deref(), asked.nonce, last_issued_at, received.at)?;
         let latest = received.at.saturating_add(CLOCK_SKEW_MAX).unwrap_or(Timestamp::MAX);
         if observed_at.is_some_and(|observed_at| observed_at > latest) {
-            return Err(schema("it holds as of a moment that lies ahead: it would never be old".to_owned()));
+            return Err(schema("it holds as of a time in the future, so it would never expire".to_owned()));
         }
         let mut records = self.records(&body, asked)?;
         let (content, warnings) = match (records.pop_first(), records.len()) {
@@ -185,15 +185,15 @@ impl Ready {
         })))
     }
 
-    /// The records that speak of the thing as it was asked for, by their JSON and so each once.
+    /// The records of the requested entity at the requested time, by their JSON, so that equal ones count once.
     fn records(&self, body: &Raw, asked: &Asked<'_>) -> Result<BTreeMap<Vec<u8>, Noted>, Refused> {
         let as_of = asked.point_in_time.unwrap_or(asked.asked_at);
         let mut records = BTreeMap::new();
         let raw_records = self.raw_records(body)?;
-        // an empty list is signed alike for all things: only a nonce says that it is the answer to this question
+        // a signed empty list could belong to any entity: only a nonce ties it to this question
         if raw_records.is_empty() && self.adapter.signature.is_some() && self.adapter.nonce.is_none() {
-            let cause = "it says that there is no record, and neither of which thing nor with a nonce: what was signed of another \
-                         thing would be taken for its answer";
+            let cause = "it has no record, and names neither an entity nor a nonce: a signed answer about another entity would be \
+                         accepted";
             return Err((Refusal::Identity, cause.to_owned()));
         }
         for raw in raw_records {
@@ -202,7 +202,10 @@ impl Ready {
             let Normalized { content, json, valid_from, valid_until, warnings, .. } = normalized;
             let is_of = |(axis, value): (&String, &Value)| content.axes.get(axis) == Some(value);
             if !asked.thing.iter().all(is_of) {
-                return Err((Refusal::Identity, "it speaks of another thing than was asked for".to_owned()));
+                return Err((
+                    Refusal::Identity,
+                    "it is about another entity than the requested one".to_owned(),
+                ));
             }
             let begun = valid_from.is_none_or(|from| from <= as_of);
             let ended = valid_until.is_some_and(|until| until <= as_of);
@@ -214,7 +217,7 @@ impl Ready {
         Ok(records)
     }
 
-    /// What stands at the adapter's place of records, one by one.
+    /// The raw records at the location that the adapter defines.
     fn raw_records<'r>(&self, body: &'r Raw) -> Result<&'r [Raw], Refused> {
         let records = &self.adapter.records;
         let step = |raw: &'r Raw, step: &String| match raw {
@@ -222,9 +225,9 @@ impl Ready {
             _ => raw.get(step),
         };
         let wanted = |found: &str| {
-            let place = if records.as_str().is_empty() { "the whole of it" } else { records.as_str() };
+            let place = if records.as_str().is_empty() { "the whole body" } else { records.as_str() };
             schema(format!(
-                "{found} is at its records ({place}); allowed: an object, a list of them, or null"
+                "it has {found} at `records` ({place}); allowed: an object, a list of objects, or null"
             ))
         };
         match records.steps().iter().try_fold(body, step) {
@@ -236,7 +239,7 @@ impl Ready {
         }
     }
 
-    /// What is said of everything but the identity.
+    /// The values of all axes except the identity axes.
     fn stated(&self, content: Content) -> BTreeMap<String, Stated> {
         let Content { axes, mut definitions } = content;
         let is_identity = |path: &str| self.ontology().axis(path).is_some_and(|axis| axis.identity);
@@ -248,8 +251,8 @@ impl Ready {
         stated.collect()
     }
 
-    /// Why a record is not taken, or what is noted of it: by which rule, where as far as that is the adapter's own word, and which
-    /// bound it breaks. Of a group its axis is told, since the keys are the answer's.
+    /// Describes a rejection or a warning: the rule, the location if the adapter itself names it, and the broken bound. For
+    /// a group only its axis is named, because the keys come from the answer.
     fn told(&self, rejection: &Rejection) -> String {
         let rule = rejection.rule.into_str();
         let ours = rejection.place.as_ref().and_then(|place| {
@@ -258,18 +261,19 @@ impl Ready {
         });
         let place = ours.map(|place| format!(" on `{place}`")).unwrap_or_default();
         let bound = rejection.bound.as_ref().map(|bound| format!(": {bound}")).unwrap_or_default();
-        format!("it does not keep to `{rule}`{place}{bound}")
+        format!("it violates `{rule}`{place}{bound}")
     }
 }
 
-/// As of when an answer holds that does not say so: one that was issued before it was asked for cannot know what came after.
+/// The time as of which an answer without `observed_at` holds. An answer that was issued before the request cannot contain
+/// later changes.
 fn of_its_issue(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp {
     issued_at.map_or(asked_at, |issued_at| issued_at.min(asked_at))
 }
 
 fn is_within(kept: &KeptAnswer, now: Timestamp, seconds: u64) -> bool {
     let limit = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
-    // the clock was set back since: the age of this answer is unknown
+    // a negative age means that the clock was set back since, so the age is unknown
     kept.candidate.as_ref().is_some_and(|candidate| {
         (SignedDuration::ZERO..=limit).contains(&now.duration_since(candidate.record.retrieved_at))
     })
@@ -279,13 +283,13 @@ fn schema(cause: String) -> Refused {
     (Refusal::Schema, cause)
 }
 
-/// Why a body is no JSON document, without a word of it.
+/// Why a body is not a JSON document, without quoting it.
 fn unreadable(bad: &BadRecord) -> String {
     match bad {
-        BadRecord::RepeatedName { .. } => "a name stands twice in one object of it".to_owned(),
-        BadRecord::NotUtf8 { at_byte } => format!("it is no UTF-8 from its byte {at_byte} on"),
-        BadRecord::Syntax { cause } => format!("it is no JSON: {cause}"),
-        BadRecord::TooDeep => "its lists and objects lie too deep in one another".to_owned(),
-        _ => "it is no JSON document".to_owned(),
+        BadRecord::RepeatedName { .. } => "a name occurs twice in one of its objects".to_owned(),
+        BadRecord::NotUtf8 { at_byte } => format!("it is not UTF-8 from byte {at_byte} on"),
+        BadRecord::Syntax { cause } => format!("it is not JSON: {cause}"),
+        BadRecord::TooDeep => "its lists and objects are nested too deeply".to_owned(),
+        _ => "it is not a JSON document".to_owned(),
     }
 }

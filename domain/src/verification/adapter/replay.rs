@@ -1,5 +1,4 @@
-//! Whether an answer is of now: the guard against one that was given before (RFC-0002, "Oracle Integrity Requirements":
-//! replay detection).
+//! The replay check: rejects an answer that was given before (RFC-0002, "Oracle Integrity Requirements": replay detection).
 
 use super::Adapter;
 use crate::base::date::Date;
@@ -11,12 +10,12 @@ use crate::verification::call::Refusal;
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
-/// What an answer that was issued at `issued_at`, and brought `nonce` back, is refused for; nothing where it is of now.
+/// Checks that an answer with this time of issue and this returned nonce is current.
 ///
-/// `sent` is the nonce of this question, `last_issued_at` when the last answer was issued that was taken.
+/// `sent` is the nonce of the request. `last_issued_at` is the time of issue of the last accepted answer.
 ///
 /// # Errors
-/// `Refusal::Replay`, with the reason in words that hold nothing of the answer but the time of its issue.
+/// `Refusal::Replay`, with the reason in words. The only content of the answer in it is the time of issue.
 pub(super) fn check(
     adapter: &Adapter,
     issued_at: Option<Timestamp>,
@@ -27,14 +26,14 @@ pub(super) fn check(
 ) -> Result<(), (Refusal, String)> {
     let replay = |cause: String| Err((Refusal::Replay, cause));
     if adapter.nonce.is_some() && nonce != Some(sent) {
-        return replay("it does not bring back the nonce that was sent".into());
+        return replay("it does not return the nonce that was sent".into());
     }
     if adapter.issued_at.is_none() {
         return Ok(());
     }
-    let Some(issued_at) = issued_at else { return replay("it does not say when it was issued".into()) };
+    let Some(issued_at) = issued_at else { return replay("its time of issue is missing".into()) };
     if now.saturating_add(CLOCK_SKEW_MAX).is_ok_and(|latest| issued_at > latest) {
-        return replay(format!("it says that it was issued at {issued_at}, which lies ahead"));
+        return replay(format!("its time of issue is {issued_at}, which is in the future"));
     }
     let age = now.duration_since(issued_at);
     let is_over = |most_s: &u64| age > SignedDuration::from_secs(i64::try_from(*most_s).unwrap_or(i64::MAX));
@@ -43,13 +42,14 @@ pub(super) fn check(
         return replay(format!("it was issued at {issued_at}, over {most} ago (`max_issue_age_seconds`)"));
     }
     match last_issued_at.filter(|last| issued_at < *last) {
-        Some(last) => replay(format!("it was issued at {issued_at}, and one of {last} was taken already")),
+        Some(last) => {
+            replay(format!("it was issued at {issued_at}, before the last accepted answer ({last})"))
+        }
         None => Ok(()),
     }
 }
 
-/// The moment that `raw` names: a date of RFC 3339, one as HTTP has it (RFC 9110, 5.6.7), or seconds since 1970 (the
-/// `NumericDate` of RFC 7519).
+/// Parses a time: a date of RFC 3339, a date of HTTP (RFC 9110, 5.6.7), or seconds since 1970 (`NumericDate` of RFC 7519).
 pub(super) fn moment(raw: &Raw) -> Option<Timestamp> {
     match raw {
         Raw::Text(text) => of_text(text),
@@ -62,7 +62,7 @@ pub(super) fn moment(raw: &Raw) -> Option<Timestamp> {
     }
 }
 
-/// The moment that a text names, as [`moment`] has it.
+/// Parses a time that is a text, as in [`moment`].
 fn of_text(text: &str) -> Option<Timestamp> {
     let date = Date::read(text).and_then(|date| date.moment());
     date.or_else(|| DateTimeParser::new().parse_timestamp(text).ok())

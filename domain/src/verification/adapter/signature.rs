@@ -1,5 +1,5 @@
-//! How a source signs, and by which keys (RFC-0002, "Oracle Integrity Requirements"). Keys are JSON Web Keys (RFC 7517), and
-//! each is for one algorithm: what an answer says of its algorithm chooses none.
+//! The signature method and the keys of a source (RFC-0002, "Oracle Integrity Requirements"). Keys are JSON Web Keys (RFC
+//! 7517). Each key is for one algorithm; the algorithm that an answer names never selects one.
 
 use super::point::{CURVE_BYTES, check_ed25519, check_p256};
 use base64::Engine as _;
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
-/// The most keys of a source: those of now, and those that come next.
+/// The maximum number of keys of a source, current and upcoming ones.
 const KEYS_MAX: usize = 8;
-/// The longest name of a key, in bytes.
+/// The maximum length of a `kid`, in bytes.
 const KID_MAX_BYTES: usize = 256;
-/// An RSA modulus has 2048 to 8192 bits.
+/// The minimum length of an RSA modulus: 2048 bits. The maximum is 8192 bits.
 const MODULUS_MIN_BYTES: usize = 256;
 const MODULUS_MAX_BYTES: usize = 1024;
 /// The exponent of RSA keys, 65537, in base64url.
@@ -122,23 +122,23 @@ pub enum KeyUse {
     Sig,
 }
 
-/// A key made ready.
+/// A validated key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
-    /// What it is called.
+    /// The key id.
     pub kid: String,
-    /// It.
+    /// The key itself.
     pub material: KeyMaterial,
 }
 
-/// A key in bytes.
+/// The bytes of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyMaterial {
     /// The 32 bytes of RFC 8032.
     Ed25519(Vec<u8>),
-    /// The point, uncompressed: 4, then both coordinates.
+    /// The uncompressed point: the byte 4, then both coordinates.
     P256(Vec<u8>),
-    /// Both numbers, the highest byte first, without zeros in front.
+    /// Both numbers in big-endian order, without leading zeros.
     Rsa {
         /// The modulus.
         modulus: Vec<u8>,
@@ -148,7 +148,7 @@ pub enum KeyMaterial {
 }
 
 impl PublicKey {
-    /// The one algorithm that it is for.
+    /// The only algorithm of the key.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         match self.material {
@@ -160,14 +160,14 @@ impl PublicKey {
 }
 
 impl SignaturePolicy {
-    /// The keys as they stand in the document.
+    /// The keys as written in the document.
     #[must_use]
     pub fn keys(&self) -> &[Jwk] {
         let (Self::Ed25519 { keys, .. } | Self::Jws { keys, .. }) = self;
         keys
     }
 
-    /// The headers that it reads, each with its place in the document.
+    /// The headers that are read, each with its field in the document.
     pub(super) fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let (signature, key_id) = match self {
             Self::Ed25519 { header, key_id_header, .. } => (Some(header), key_id_header.as_ref()),
@@ -177,31 +177,33 @@ impl SignaturePolicy {
         signature.into_iter().chain(key_id.map(|name| ("signature.key_id_header", name.as_str())))
     }
 
-    /// The keys made ready; else what is wrong with which, in words.
+    /// The validated keys, or the first invalid key with its fault.
     pub(super) fn made_ready(&self) -> Result<Vec<PublicKey>, String> {
         let keys = self.keys();
         if !(1..=KEYS_MAX).contains(&keys.len()) {
-            return Err(format!("there are {} keys; 1 to {KEYS_MAX} are taken", keys.len()));
+            return Err(format!("there are {} keys; allowed: 1 to {KEYS_MAX}", keys.len()));
         }
         let mut kids = BTreeSet::new();
         let mut ready = Vec::new();
         for jwk in keys {
             if jwk.kid.is_empty() || jwk.kid.len() > KID_MAX_BYTES || jwk.kid.chars().any(char::is_control) {
-                return Err(format!("a `kid` has 1 to {KID_MAX_BYTES} bytes, none of control"));
+                return Err(format!(
+                    "a `kid` is invalid; allowed: 1 to {KID_MAX_BYTES} bytes, no control characters"
+                ));
             }
             let fault = |fault: &str| format!("key `{}`: {fault}", jwk.kid);
             if !kids.insert(&jwk.kid) {
-                return Err(fault("there is another one of this `kid`"));
+                return Err(fault("another key has the same `kid`"));
             }
             let key = PublicKey { kid: jwk.kid.clone(), material: jwk.material().map_err(fault)? };
             if jwk.alg.is_some_and(|alg| alg != key.algorithm()) {
                 return Err(fault(&format!(
-                    "its `alg` is not that of its type, {}",
+                    "its `alg` is not the one of its type, {}",
                     key.algorithm().into_str()
                 )));
             }
             if matches!(self, Self::Ed25519 { .. }) && key.algorithm() != Algorithm::EdDSA {
-                return Err(fault("by `ed25519` a key is of `OKP` and on `Ed25519`"));
+                return Err(fault("the method `ed25519` requires `kty` `OKP` and `crv` `Ed25519`"));
             }
             ready.push(key);
         }
@@ -227,10 +229,10 @@ impl Jwk {
                 let modulus = bytes(n)?;
                 let fits = (MODULUS_MIN_BYTES..=MODULUS_MAX_BYTES).contains(&modulus.len());
                 if !fits || modulus.first() == Some(&0) {
-                    return Err("its `n` has 2048 to 8192 bits, and no zeros in front");
+                    return Err("its `n` is invalid; allowed: 2048 to 8192 bits, no leading zeros");
                 }
                 if e != EXPONENT {
-                    return Err("its `e` is `AQAB`, which is 65537");
+                    return Err("its `e` is not allowed; allowed: `AQAB`, which is 65537");
                 }
                 Ok(KeyMaterial::Rsa { modulus, exponent: bytes(e)? })
             }
@@ -242,11 +244,11 @@ impl Jwk {
     }
 }
 
-/// The bytes that `text` writes in base64url.
+/// Decodes base64url.
 fn bytes(text: &str) -> Result<Vec<u8>, &'static str> {
-    URL_SAFE_NO_PAD.decode(text).map_err(|_| "its numbers are written in base64url, without `=`")
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| "a number in it is not base64url without `=`")
 }
 
 fn coordinate(text: &str) -> Result<[u8; CURVE_BYTES], &'static str> {
-    bytes(text)?.try_into().map_err(|_| "its `x` and `y` have 32 bytes each")
+    bytes(text)?.try_into().map_err(|_| "its `x` or `y` does not have 32 bytes")
 }

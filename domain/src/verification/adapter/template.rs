@@ -1,5 +1,5 @@
-//! An endpoint with places for values in it, after RFC 6570's simplest form: what is put in is one part of a path, or of a
-//! query, and cannot become anything else.
+//! An endpoint with variables, in the simplest form of RFC 6570: an inserted value is one part of a path or of a query, and
+//! cannot change anything else in the URL.
 
 use super::ENDPOINT_MAX_BYTES;
 use crate::base::date::Date;
@@ -8,91 +8,95 @@ use crate::ground::value::Value;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// The place of what is another text each time.
+/// The variable for a text that is different in each request.
 pub(super) const NONCE: &str = "nonce";
-/// The place of the moment that is asked for.
+/// The variable for the requested time.
 pub(super) const POINT_IN_TIME: &str = "point_in_time";
 
-/// Why a text is no endpoint.
+/// Why an endpoint is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTemplate {
-    /// It is too long.
+    /// The endpoint is too long.
     #[error("it has {size_bytes} bytes; allowed: {ENDPOINT_MAX_BYTES}")]
     TooLong {
-        /// How long it is.
+        /// The length of the endpoint, in bytes.
         size_bytes: usize,
     },
-    /// It holds what no URL holds.
-    #[error("it holds {found:?}, which no URL does; allowed: visible ASCII, and %xx for anything else")]
+    /// A character is not allowed in a URL.
+    #[error(
+        "it contains {found:?}, which is not allowed in a URL; allowed: visible ASCII, and %xx for other bytes"
+    )]
     Letter {
-        /// What.
+        /// The character.
         found: char,
     },
-    /// It does not begin as one.
-    #[error("it begins with https:// or http://, a host, and `/`")]
+    /// The scheme, the host or the path is missing.
+    #[error("it does not begin with https:// or http://, a host, and `/`")]
     Start,
-    /// There are braces in the host or in front of it.
-    #[error("nothing is put into the scheme, the host or the port: a question must not say who is asked")]
+    /// A variable is in the host or before it.
+    #[error(
+        "a variable is not allowed in the scheme, the host or the port: a question must not select the server"
+    )]
     Host,
-    /// There is a user or a password in it.
-    #[error("it has a user or a password in front of the host; allowed: the configuration's credentials")]
+    /// The URL contains a user name or a password.
+    #[error("it has a user or a password before the host; allowed: the configuration's credentials")]
     Login,
-    /// It has a part for readers.
+    /// The URL has a fragment.
     #[error("it has a fragment (`#`), which is never sent")]
     Fragment,
-    /// A brace has no other.
+    /// A brace has no counterpart, or no name in between.
     #[error("a `{{` and a `}}` belong together, with a name between them")]
     Braces,
-    /// It would lead elsewhere than it says.
-    #[error("it has `.` or `..` for a part of its path")]
+    /// A part of the path would be resolved to another path.
+    #[error("a part of its path is `.` or `..`")]
     Dots,
-    /// Something is named that is not known.
-    #[error("`{{{name}}}` stands for nothing; allowed: {allowed}")]
+    /// A variable is unknown.
+    #[error("`{{{name}}}` is unknown; allowed: {allowed}")]
     Unknown {
-        /// What.
+        /// The variable.
         name: String,
-        /// What may be named.
+        /// The known variables.
         allowed: String,
     },
 }
 
-/// Why a source is not asked a question.
+/// Why a source is not queried.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unasked {
-    /// It speaks of other things alone: it has no record of this one.
-    #[error("it speaks of nothing else than {axis} {value}")]
+    /// The adapter only covers another entity, so it has no record of this one.
+    #[error("this adapter only covers {axis} = {value}")]
     Elsewhere {
-        /// By which axis.
+        /// The identity axis.
         axis: String,
-        /// Of which value it speaks.
+        /// The only value that the adapter covers.
         value: String,
     },
-    /// It knows nothing of the past.
-    #[error("it is asked about the present alone: neither its endpoint nor its records name a time")]
+    /// The adapter cannot answer about the past.
+    #[error("this adapter only covers the present: neither its endpoint nor its records have a time")]
     Past,
-    /// The question does not say enough.
-    #[error("`where` does not say which {axis}")]
+    /// The question leaves an identity axis open.
+    #[error("`where` has no value for {axis}")]
     Open {
-        /// Which axis is missing.
+        /// The missing axis.
         axis: String,
     },
-    /// A value cannot stand where it should.
-    #[error("the value of {axis} cannot stand in the endpoint: {fault}")]
+    /// A value cannot be inserted into the endpoint.
+    #[error("the value of {axis} cannot be inserted into the endpoint: {fault}")]
     Value {
-        /// On which axis.
+        /// The axis of the value.
         axis: String,
-        /// Why not.
+        /// The fault.
         fault: &'static str,
     },
-    /// The whole is too long.
-    #[error("with the values in it the endpoint has {size_bytes} bytes; allowed: {ENDPOINT_MAX_BYTES}")]
+    /// The endpoint with its values is too long.
+    #[error("the endpoint with its values has {size_bytes} bytes; allowed: {ENDPOINT_MAX_BYTES}")]
     TooLong {
-        /// How long it would be.
+        /// The length with all values, in bytes.
         size_bytes: usize,
     },
 }
 
-/// An endpoint made ready.
+/// A parsed endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template {
     parts: Vec<Part>,
@@ -100,14 +104,14 @@ pub(super) struct Template {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
-    /// It as it stands.
+    /// Literal text.
     Text(String),
-    /// What the name stands for.
+    /// A variable.
     Named(String),
 }
 
 impl Template {
-    /// The endpoint that is written `text`, in which the places of `axes` may be named.
+    /// Parses an endpoint. Its variables can be `axes`, `nonce` and `point_in_time`.
     pub(super) fn parse(text: &str, axes: &[&str]) -> Result<Self, BadTemplate> {
         if text.len() > ENDPOINT_MAX_BYTES {
             return Err(BadTemplate::TooLong { size_bytes: text.len() });
@@ -128,24 +132,24 @@ impl Template {
             return Err(BadTemplate::Login);
         }
         let template = Self { parts: parts(text, axes)? };
-        // what is put in later is looked at then
+        // inserted values are checked by `expand`
         if has_dots(&template.sample()) {
             return Err(BadTemplate::Dots);
         }
         Ok(template)
     }
 
-    /// It with `x` in each place, which is all that can be said of where it leads before anything is asked.
+    /// The endpoint with `x` for each variable: the URL as far as it is known before a query.
     pub(super) fn sample(&self) -> String {
         self.text(|_| "x")
     }
 
-    /// Whether the place `name` is in it.
+    /// Whether the endpoint contains the variable `name`.
     pub(super) fn names(&self, name: &str) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Named(named) if named == name))
     }
 
-    /// The URL by which `thing` is asked for.
+    /// The URL of a query about `thing`.
     pub(super) fn expand(
         &self,
         thing: &BTreeMap<String, Value>,
@@ -170,7 +174,7 @@ impl Template {
                 return Err(fault("it is empty"));
             }
             if value.chars().any(char::is_control) {
-                return Err(fault("it holds a control character"));
+                return Err(fault("it contains a control character"));
             }
             values.insert(name.as_str(), encoded(&value));
         }
@@ -180,12 +184,12 @@ impl Template {
         }
         if has_dots(&url) {
             let axis = values.into_keys().collect::<Vec<_>>().join(", ");
-            return Err(Unasked::Value { axis, fault: "`.` and `..` would lead elsewhere" });
+            return Err(Unasked::Value { axis, fault: "`.` and `..` would change the path" });
         }
         Ok(url)
     }
 
-    /// It with what each name stands for.
+    /// The endpoint with the value of each variable.
     fn text<'v>(&self, value: impl Fn(&str) -> &'v str) -> String {
         let mut text = String::new();
         for part in &self.parts {
@@ -198,7 +202,7 @@ impl Template {
     }
 }
 
-/// The parts of `text`: what stands in braces, and what is around that.
+/// Splits `text` into variables and literal text.
 fn parts(text: &str, axes: &[&str]) -> Result<Vec<Part>, BadTemplate> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some((before, behind)) = rest.split_once('{') {
@@ -221,7 +225,7 @@ fn parts(text: &str, axes: &[&str]) -> Result<Vec<Part>, BadTemplate> {
     Ok(parts)
 }
 
-/// Every byte but those that RFC 3986 does not reserve as `%xx`.
+/// Percent-encodes all bytes except the unreserved characters of RFC 3986.
 fn encoded(value: &str) -> String {
     let mut text = String::new();
     for byte in value.bytes() {
@@ -234,7 +238,7 @@ fn encoded(value: &str) -> String {
     text
 }
 
-/// Whether a part of the path is one that readers of URLs resolve, however it is written.
+/// Whether a part of the path is `.` or `..`, also if it is percent-encoded: URL parsers resolve it.
 fn has_dots(url: &str) -> bool {
     let path = url.split('?').next().unwrap_or_default();
     path.split('/').any(|part| matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | ".."))

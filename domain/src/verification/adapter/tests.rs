@@ -1,4 +1,4 @@
-//! Adapters held to their word: which documents are taken, how sources are asked, and what is believed of answers.
+//! Tests of adapters: documents, queries and answers.
 
 mod documents;
 mod examples;
@@ -47,7 +47,7 @@ fn source() -> Registration {
     serde_json::from_value(source).unwrap()
 }
 
-/// An adapter that uses what every source has.
+/// An adapter with the features that every source has.
 fn plain() -> Json {
     let mapping = |field: &str, axis: &str, required: bool| {
         json!({
@@ -111,7 +111,7 @@ fn now() -> Timestamp {
     at("2026-11-20T12:00:00Z")
 }
 
-/// What was answered an hour ago, and read by this adapter.
+/// A cached answer from an hour ago, read by `adapter`.
 fn kept(rate: &str, adapter: &Ready) -> KeptAnswer {
     let asked_at = at("2026-11-20T11:00:00Z");
     let stated = Stated { value: Value::Text(rate.into()), definition: Some("mid".into()) };

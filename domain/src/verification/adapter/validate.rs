@@ -1,4 +1,4 @@
-//! Whether an adapter can work, and what it is made ready to.
+//! Validation of an adapter.
 
 use super::error::BadAdapter;
 use super::places::Places;
@@ -21,7 +21,7 @@ use crate::ground::value::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// An adapter made ready for its source's ontology.
+/// An adapter that is validated for its source's ontology.
 #[derive(Debug)]
 pub struct Ready {
     pub(super) adapter: Adapter,
@@ -29,7 +29,7 @@ pub struct Ready {
     pub(super) template: Template,
     pub(super) normalizer: Normalizer,
     pub(super) places: Places,
-    /// The identity axes that are the same in all that it says, with their values.
+    /// The identity axes with one value for all answers, with that value.
     pub(super) fixed: BTreeMap<String, Value>,
     keys: Vec<PublicKey>,
 }
@@ -41,25 +41,25 @@ impl Ready {
         &self.adapter
     }
 
-    /// Its digest.
+    /// The digest of the document.
     #[must_use]
     pub const fn sha256(&self) -> &Sha256Hex {
         &self.sha256
     }
 
-    /// The ontology whose values come out.
+    /// The ontology of the values.
     #[must_use]
     pub fn ontology(&self) -> &Arc<Ontology> {
         self.normalizer.ontology()
     }
 
-    /// The endpoint with `x` in each of its places: all that can be said of where it leads before anything is asked.
+    /// The endpoint with `x` for each variable: the URL as far as it is known before a query.
     #[must_use]
     pub fn sample_url(&self) -> String {
         self.template.sample()
     }
 
-    /// How answers are signed, and the keys for that; nothing where they are not.
+    /// The signature policy with its validated keys; `None` if answers are not signed.
     #[must_use]
     pub fn signature(&self) -> Option<(&SignaturePolicy, &[PublicKey])> {
         self.adapter.signature.as_ref().map(|policy| (policy, self.keys.as_slice()))
@@ -67,10 +67,10 @@ impl Ready {
 }
 
 impl Adapter {
-    /// It made ready for the source that is registered so, and for the ontology which that names.
+    /// Validates the adapter for the registration `source` and for its ontology.
     ///
     /// # Errors
-    /// What cannot work, where it stands, and what is allowed.
+    /// The first fault: the field, and what is allowed.
     pub fn validate(&self, source: &Registration, ontology: Arc<Ontology>) -> Result<Ready, BadAdapter> {
         if self.oracle_id != source.oracle_id {
             let (named, given) = (self.oracle_id.clone(), source.oracle_id.clone());
@@ -91,7 +91,7 @@ impl Adapter {
         Ok(Ready { adapter: self.clone(), sha256, template, normalizer, places, fixed, keys })
     }
 
-    /// The pipeline through which its records would come, were they ingested.
+    /// A pipeline definition with the same normalization, as if the records were ingested.
     fn definition(&self, ontology: &Ontology) -> Definition {
         let format = Format::Json { records: self.records.clone() };
         let pipeline_id = PipelineId::try_from(self.oracle_id.to_string()).expect("their ids are alike");
@@ -127,14 +127,14 @@ impl Adapter {
         }
     }
 
-    /// The identity axes that are not asked by, with the one value that each has in all that the source says.
+    /// The identity axes that are not in the endpoint, each with its `default_value`.
     fn fixed(&self, template: &Template, ontology: &Ontology) -> Result<BTreeMap<String, Value>, BadAdapter> {
         let mut fixed = BTreeMap::new();
         for axis in ontology.identity() {
             let name = &axis.axis;
             let bad = |fault| BadAdapter::Identity { axis: name.clone(), fault };
             if [NONCE, POINT_IN_TIME].contains(&name.as_str()) {
-                return Err(bad("an endpoint has another meaning for this name"));
+                return Err(bad("its name is reserved in `endpoint`"));
             }
             let mut mappings = self.normalization.axis_mappings.iter();
             let default =
@@ -144,19 +144,19 @@ impl Adapter {
                 (true, None) => {}
                 (true, Some(_)) => {
                     return Err(bad(
-                        "it has a `default_value`, by which an answer that does not say what it speaks of would be taken for \
-                         one about the thing that was asked for; allowed: none for what is in `endpoint`",
+                        "it has a `default_value`, by which an answer that does not name its entity would be accepted as one about \
+                         the requested entity; allowed: no `default_value` for an axis in `endpoint`",
                     ));
                 }
                 (false, None) => {
                     return Err(bad(
-                        "it is not in `endpoint`, so that nobody is asked about one thing; allowed: its place there, or a \
-                         `default_value` where all that the source says is of one",
+                        "it is not in `endpoint`, so that a query does not select one entity; add it there, or set a \
+                         `default_value` if the source only covers one value",
                     ));
                 }
                 (false, Some(value)) => {
-                    let value =
-                        typed(value, axis).map_err(|_| bad("its `default_value` is none of its values"))?;
+                    let value = typed(value, axis)
+                        .map_err(|_| bad("its `default_value` is not a value of the axis"))?;
                     fixed.insert(name.clone(), value.into_value());
                 }
             }
@@ -170,11 +170,10 @@ impl Adapter {
         }
         match (&self.issued_at, self.max_issue_age_seconds) {
             (Some(_), None) => {
-                let fault =
-                    "without a greatest age whatever was issued ever is taken, until the first answer was";
+                let fault = "without a maximum age, the first answer could be of any age";
                 return Err(BadAdapter::IssueAge(fault));
             }
-            (None, Some(_)) => return Err(BadAdapter::IssueAge("nothing says when an answer was issued")),
+            (None, Some(_)) => return Err(BadAdapter::IssueAge("the time of issue of an answer is unknown")),
             _ => {}
         }
         if self.signature.is_some() && self.issued_at.is_none() && self.nonce.is_none() {
@@ -211,7 +210,7 @@ impl Adapter {
     }
 }
 
-/// What is wrong with a definition, with the place that it has in an adapter.
+/// The fault of a definition, with its field in an adapter.
 fn told_here(bad: &BadDefinition) -> BadAdapter {
     let told = bad.to_string();
     let place = "pipeline.validation.";

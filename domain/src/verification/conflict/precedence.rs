@@ -1,23 +1,23 @@
-//! The order of oracles by what an axis is (RFC-0002, "Conflict Resolution Hierarchy"). People, who come first on self-reported
-//! axes and decide nothing on measured ones, are looked at before any oracle.
+//! The precedence of oracles by the class of an axis (RFC-0002, "Conflict Resolution Hierarchy"). People come first on
+//! self-reported axes and decide nothing on measured ones; they are considered before any oracle.
 
 use super::Standing;
 use crate::ground::axis::{Axis, AxisClass};
 use crate::verification::record::OracleVerificationRecord;
 use crate::verification::tier::Tier;
 
-/// Who is looked up, who has proof, and who has neither; the order is that of precedence.
+/// The rank of an oracle, in ascending order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// Neither of the others.
+    /// Neither lookup nor proof.
     Other,
     /// Cryptographic proof: signed evidence with a chain of custody.
     Proof,
-    /// Deterministic lookup: a primary oracle; on a self-reported axis one that signs what it says.
+    /// Deterministic lookup: a primary oracle; on a self-reported axis, a primary oracle that signs its answers.
     Lookup,
 }
 
-/// The highest rank among those behind one side.
+/// The highest rank among the members of one side.
 pub(super) fn rank(axis: &Axis, side: &Standing<'_, '_>) -> Rank {
     let ranks = side.members.iter().map(|member| {
         let record = &member.voice.candidate.record;

@@ -1,4 +1,4 @@
-//! The six strategies, each over two sides (RFC-0002, "Conflict Resolution Strategies").
+//! The six strategies, each applied to two sides (RFC-0002, "Conflict Resolution Strategies").
 
 use super::precedence::rank;
 use super::{Standing, Strategy};
@@ -10,18 +10,18 @@ use crate::verification::inputs::Inputs;
 use crate::verification::reason::Reason;
 use std::cmp::Ordering;
 
-/// What becomes of two sides in conflict.
+/// The result of a conflict between two sides.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// What stood stands.
+    /// The standing value stays.
     Kept,
-    /// The other one stands.
+    /// The other value replaces the standing one.
     Replaced,
-    /// This mean of both stands.
+    /// The mean of both replaces the standing value.
     Averaged(Typed),
-    /// A person decides.
+    /// A reviewer decides.
     Escalated(Reason),
-    /// Nobody decides.
+    /// The dispute is reported, and not decided.
     Disputed,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn apply(
     }
 }
 
-/// The one that is trusted more, unless the hierarchy for the axis's class has it the other way round: two orders that
+/// The side of the higher tier wins, unless the hierarchy for the axis's class prefers the other side: two orders that
 /// contradict each other settle nothing.
 fn higher_tier_wins(axis: &Axis, standing: &Standing<'_, '_>, against: &Standing<'_, '_>) -> Verdict {
     let by_class = rank(axis, standing).cmp(&rank(axis, against));
@@ -55,7 +55,8 @@ fn higher_tier_wins(axis: &Axis, standing: &Standing<'_, '_>, against: &Standing
     }
 }
 
-/// The one that was published later; nothing that was published before the window, which ends with the time asked about, counts, and two of one moment do not settle it.
+/// The side that was published later wins. A side that was published before the recency window, which ends at the requested
+/// time, does not count. Two sides of the same time settle nothing.
 fn most_recent(inputs: &Inputs, standing: &Standing<'_, '_>, against: &Standing<'_, '_>) -> Verdict {
     let (one, other) = (standing.published_at(inputs), against.published_at(inputs));
     let window_s = inputs.workflow.conflict_resolution.recency_window_seconds;
@@ -81,8 +82,8 @@ fn use_conservative(axis: &Axis, standing: &Standing<'_, '_>, against: &Standing
     if stands { Verdict::Kept } else { Verdict::Replaced }
 }
 
-/// The mean over all that stand behind either side, each by its tier's weight. It has as many digits behind the point as the
-/// axis is precise; where that is not said, as the values themselves.
+/// The mean over the members of both sides, weighted by tier. It is rounded to the axis's precision, or else to the largest
+/// number of digits after the point among the values.
 fn weighted_average(axis: &Axis, standing: &Standing<'_, '_>, against: &Standing<'_, '_>) -> Option<Verdict> {
     let mut members = Vec::new();
     for member in standing.members.iter().chain(&against.members) {

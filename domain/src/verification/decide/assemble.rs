@@ -1,4 +1,4 @@
-//! An envelope out of a ruling: what may be told of it, and nothing else.
+//! Builds the envelope of a ruling, with only the content that may be shown.
 
 use super::{Ruling, retry};
 use crate::base::digest::Sha256Hex;
@@ -21,11 +21,11 @@ use crate::verification::statements::{Statement, counted_tier, ttl_s};
 use crate::verification::tier::Tier;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has to be said beside whatever is told without verification.
+/// The disclaimer that must accompany an axis without verification.
 const DISCLAIMER: &str = "Nothing of this was verified against a registered source. It holds no measurement, classification \
                           or action, and must not be used as one.";
 
-/// The envelope that `ruling` comes to; `unspecified` is what the question leaves open.
+/// Builds the envelope of `ruling`. `unspecified` lists the identity axes that the question leaves open.
 pub(super) fn envelope(
     inputs: &Inputs,
     hearing: &Hearing<'_>,
@@ -142,7 +142,7 @@ fn evidence(inputs: &Inputs, path: &str, settlement: &Settlement<'_>) -> Vec<Evi
     }
 }
 
-/// The verification of a confirmed claim: by whoever it is about.
+/// The verification record of a confirmed claim, with the claimant as verifier.
 fn confirmation(inputs: &Inputs, path: &str, claim: &Claim) -> OracleVerificationRecord {
     OracleVerificationRecord {
         oracle_id: oracle_id(CONFIRMATION_ORACLE_ID),

@@ -1,4 +1,4 @@
-//! What an envelope leaves to a person, and under the name of which review.
+//! The axes that an envelope leaves to a reviewer, and the id of their review.
 
 use super::without_review;
 use crate::base::digest::Sha256Hex;
@@ -15,7 +15,7 @@ use crate::verification::reason::Reason;
 use crate::verification::workflow::Workflow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What there is to decide, and over which evidence.
+/// The axes to decide, and their evidence.
 pub(in crate::verification) struct Dispute {
     pub(in crate::verification) axes: BTreeMap<String, BTreeSet<Reason>>,
     pub(in crate::verification) candidates: BTreeMap<SourceId, Candidate>,
@@ -63,8 +63,8 @@ fn claimed<'i>(
     claimed.map(|(path, claim)| (path.as_str(), &claim.value)).collect()
 }
 
-/// `envelope` with the name of its review, where a person decides: of one that is open and about the same, or else of a new
-/// one. Nothing where there is no room for that.
+/// `envelope` with the id of its review, if a reviewer decides: an open review of the same dispute, or else a new one.
+/// `None` if no further review can be opened.
 pub(in crate::verification) fn named(inputs: &Inputs, mut envelope: Envelope) -> Option<Envelope> {
     let Some(dispute) = Dispute::of(inputs, &envelope) else { return Some(envelope) };
     // reviews opened by claims alone, and other reviews, have separate limits
@@ -74,7 +74,7 @@ pub(in crate::verification) fn named(inputs: &Inputs, mut envelope: Envelope) ->
         open.ontology == envelope.ontology && dispute.axes.keys().all(|axis| open.axes.contains(axis))
     };
     let known = match open.iter().find(|open| open.evidence_hash == dispute.evidence_hash) {
-        // values that change all the time, and never agree, are not put before a person each time
+        // at the limit, a dispute joins the latest review with its axes: values that change constantly do not each open one
         None if open.len() >= open_max => Some(open.iter().rev().find(covers)?),
         None if inputs.queue_is_full => return None,
         known => known,

@@ -1,4 +1,4 @@
-//! Whether it helps to ask again, for whoever is told nothing.
+//! Guidance on a retry, for a `blocked` envelope.
 
 use super::Ruling;
 use crate::base::moment::span;
@@ -11,12 +11,11 @@ use crate::verification::inputs::Inputs;
 use crate::verification::reason::Reason;
 use std::collections::BTreeSet;
 
-/// Its advice names whom it is about and says after how long: it is told without the other members, too.
+/// The guidance on a retry. The advice names the oracles and the delay, because it is also shown without the other members.
 pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     let has = |reason| ruling.reasons.contains(&reason);
     if has(Reason::QueueFull) {
-        let advice = "a person has to decide, and too many questions wait for people already: ask again once they have resolved \
-                      some";
+        let advice = "too many questions wait for a reviewer already; ask again after some are resolved";
         return Retry { after_ms: None, oracles: Vec::new(), advice: advice.into() };
     }
     if !ruling.reverify.is_empty() {
@@ -28,7 +27,7 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     if has(Reason::Stale) || has(Reason::Expired) {
         let oracles: Vec<_> = stale(inputs, ruling).into_iter().collect();
         let advice = format!(
-            "what {} said is too old: it takes a newer release, or a policy that allows its age",
+            "the answer of {} is too old; ingest a newer release, or allow its age in the policy",
             names(&oracles)
         );
         return Retry { after_ms: None, oracles, advice };
@@ -41,11 +40,11 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     }
     if has(Reason::BudgetExceeded) {
         let after_ms = inputs.workflow.oracle_latency.hard_timeout_ms;
-        let advice = format!("the decision took longer than it may: {}", again(after_ms));
+        let advice = format!("the decision exceeded its time budget: {}", again(after_ms));
         return Retry { after_ms: Some(after_ms), oracles: Vec::new(), advice };
     }
     let helps = if can_be_confirmed(inputs, ruling) {
-        "ask again once whoever claims one has confirmed it"
+        "ask again after the claimant has confirmed the value"
     } else {
         "asking again does not help by itself"
     };
@@ -53,7 +52,7 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     Retry { after_ms: None, oracles: Vec::new(), advice }
 }
 
-/// What helps where oracles failed, or gave what cannot be trusted.
+/// The guidance if oracles failed, or gave answers that cannot be trusted.
 fn of_unusable(ruling: &Ruling<'_>) -> Retry {
     let unusable = ruling.missing.iter().filter(|absent| absent.absence == Absence::Unusable);
     let cannot_be_asked =
@@ -62,22 +61,22 @@ fn of_unusable(ruling: &Ruling<'_>) -> Retry {
     let oracles: Vec<_> = unusable.map(|absent| absent.oracle_id.clone()).collect();
     let names = names(&oracles);
     let advice = if is_the_question {
-        format!("such a question cannot be put to {names}: ask another one, or by another workflow")
+        format!("{names} cannot answer this question; ask another one, or use another workflow")
     } else {
         format!(
-            "an administrator has to look into what came from {names}: a failure, or an answer that cannot be trusted"
+            "an administrator has to check {names}: it failed, or its answer cannot be trusted"
         )
     };
     Retry { after_ms: None, oracles, advice }
 }
 
-/// What helps where oracles gave no answer.
+/// The guidance if oracles gave no answer.
 fn of_missing(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     let oracles: Vec<_> = ruling.missing.iter().map(|absent| absent.oracle_id.clone()).collect();
     let pauses = ruling.missing.iter().map(|absent| pause_ms(inputs, absent));
     let after_ms = pauses.collect::<Option<Vec<_>>>().and_then(|pauses| pauses.into_iter().max());
     let helps = after_ms
-        .map_or_else(|| "an administrator has to close the circuit that is held open".to_owned(), again);
+        .map_or_else(|| "an administrator has to close the circuit".to_owned(), again);
     Retry { after_ms, advice: format!("no answer came from {}: {helps}", names(&oracles)), oracles }
 }
 
@@ -89,7 +88,7 @@ fn names(oracles: &[SourceId]) -> String {
     oracles.iter().map(SourceId::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether all that has no value is claimed by whoever knows it, and only not confirmed.
+/// Whether each axis without a value is self-reported and has a claim that is not confirmed.
 fn can_be_confirmed(inputs: &Inputs, ruling: &Ruling<'_>) -> bool {
     let is_self_reported =
         |path: &str| inputs.axes.get(path).is_some_and(|axis| axis.class == AxisClass::SelfReported);
@@ -98,7 +97,7 @@ fn can_be_confirmed(inputs: &Inputs, ruling: &Ruling<'_>) -> bool {
     open.peek().is_some() && open.all(|(path, _)| is_self_reported(path) && is_claimed(path))
 }
 
-/// After how long it makes sense to ask an oracle again, in milliseconds; nothing where that is up to an administrator.
+/// The delay before a retry of an oracle, in milliseconds; `None` if an administrator must act first.
 fn pause_ms(inputs: &Inputs, absent: &Absent<'_>) -> Option<u64> {
     match &absent.call.reply {
         Reply::CircuitOpen { retry_after_ms } => *retry_after_ms,

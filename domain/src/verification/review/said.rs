@@ -1,4 +1,4 @@
-//! What was said of an axis of a review, and by which definition it is decided.
+//! The values and definitions that the candidates and claims of a review have.
 
 use super::{BadResolution, Resolution, Review};
 use crate::base::wording::excerpt;
@@ -8,27 +8,28 @@ use crate::verification::candidate::Stated;
 use crate::verification::reason::Reason;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The longest definition of a resolution, in bytes.
+/// The maximum length of a definition in a resolution, in bytes.
 pub const DEFINITION_MAX_BYTES: usize = 1024;
-/// So many of the definitions, or values, that were said are named to whoever decides otherwise.
+/// The maximum number of values or definitions that an error lists.
 const NAMED_MAX: usize = 8;
 
 impl Review {
-    /// By which definitions the candidates mean what they say of an axis; "" is the axis's own.
+    /// The definitions of the candidates' values on an axis; "" is the axis's own.
     #[must_use]
     pub fn definitions_of(&self, path: &str) -> BTreeSet<&str> {
         let said = self.candidates.values().filter_map(|candidate| candidate.values.get(path));
         said.map(|stated| stated.definition.as_deref().unwrap_or_default()).collect()
     }
 
-    /// Whether a resolution has to say by which definition it decides an axis: its candidates do not all mean the same.
+    /// Whether a resolution must name the definition of its value on an axis, because the candidates have different ones.
     #[must_use]
     pub fn asks_for_definition(&self, path: &str) -> bool {
         let is_mismatch = |reasons: &BTreeSet<Reason>| reasons.contains(&Reason::DefinitionMismatch);
         self.axes.get(path).is_some_and(is_mismatch) || self.definitions_of(path).len() > 1
     }
 
-    /// The only definition by which a candidate says the value that is written `value` of an axis, where there is one.
+    /// The definition of the candidates whose value on an axis is written `value`; `None` unless it is the same for all of
+    /// them.
     #[must_use]
     pub fn only_definition_of(&self, path: &str, value: &str) -> Option<&str> {
         let said = self.candidates.values().filter_map(|candidate| candidate.values.get(path));
@@ -38,8 +39,8 @@ impl Review {
         definitions.pop_first().filter(|_| definitions.is_empty())
     }
 
-    /// The definition by which `resolution` decides an axis; nothing for the axis's own. Where it does not say, it is that of
-    /// all candidates.
+    /// The definition of the value of `resolution` on an axis; `None` for the axis's own. By default it is the common
+    /// definition of the candidates.
     pub(super) fn definition_by(
         &self,
         resolution: &Resolution,
@@ -60,7 +61,7 @@ impl Review {
         Ok(Some(definition.to_owned()).filter(|definition| !definition.is_empty()))
     }
 
-    /// Refuses a value that neither a candidate says by this definition, nor a claim.
+    /// Rejects a value that no candidate has with this definition, and no claim has.
     pub(super) fn check_said(
         &self,
         path: &str,
@@ -72,7 +73,7 @@ impl Review {
         let stated = || self.candidates.values().filter_map(|candidate| candidate.values.get(path));
         let claim = self.claimed.get(path).map(|claim| &claim.value);
         let is_said = |stated: &Stated| stated.definition.as_deref() == definition && is_it(&stated.value);
-        // nobody says by which definition they claim: by the axis's own
+        // a claim names no definition: it has the axis's own
         if stated().any(is_said) || (definition.is_none() && claim.is_some_and(is_it)) {
             return Ok(());
         }
@@ -85,7 +86,7 @@ impl Review {
         Err(BadResolution::NobodySays { axis: path.to_owned(), value, said })
     }
 
-    /// Refuses definitions of axes that are not decided.
+    /// Rejects definitions of axes that the review does not have.
     pub(super) fn check_definitions(
         &self,
         definitions: &BTreeMap<String, String>,
@@ -95,18 +96,18 @@ impl Review {
     }
 }
 
-/// A value as it is told, with its definition.
+/// A value with its definition, for an error.
 fn meant(value: &Value, definition: Option<&str>) -> String {
     let told = excerpt(&value.to_string());
     definition.map_or_else(|| told.clone(), |definition| format!("{told} ({definition})"))
 }
 
-/// A definition as it is told; `""` means something, too.
+/// A definition for an error; `""` is the axis's own.
 fn quoted(definition: &str) -> String {
     if definition.is_empty() { "`\"\"` (the axis's own)".into() } else { format!("`{definition}`") }
 }
 
-/// As many of these as are named, one behind the other.
+/// The first [`NAMED_MAX`] items, joined by commas.
 fn some(said: impl Iterator<Item = String>) -> String {
     said.take(NAMED_MAX).collect::<Vec<_>>().join(", ")
 }

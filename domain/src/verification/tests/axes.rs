@@ -269,7 +269,7 @@ fn numbers_agree_within_the_relative_tolerance_of_their_axis() {
 }
 
 #[test]
-fn agreement_within_a_tolerance_is_with_all_that_stand_already() {
+fn value_must_agree_with_all_members_within_the_tolerance() {
     let config = json!({"same_tier_strategy": "require_human"});
     let mut inputs = on_dose(config, &[(Primary, "1000"), (Primary, "1009"), (Primary, "991")]);
     let mut axis = serde_json::to_value(&*axis_of(&mut inputs, "dose")).expect("it serializes");

@@ -25,7 +25,7 @@ fn review(inputs: &Inputs) -> Review {
 }
 
 #[test]
-fn claims_of_one_value_share_a_review_whoever_makes_them() {
+fn claims_of_one_value_share_a_review_across_claimants() {
     let first = review(&question(1, "10", claim(json!(9), "p-1", false)));
     assert!(first.of_claim);
     assert_eq!(first.axes["dose"], [Reason::OracleVsUser].into());
@@ -49,7 +49,7 @@ fn claim_beside_a_dispute_of_sources_opens_no_review_of_its_own() {
 }
 
 #[test]
-fn claims_take_no_place_of_a_dispute_between_sources() {
+fn reviews_of_claims_leave_room_for_disputes_of_sources() {
     let mut open = Vec::new();
     for number in 1..=CLAIMS_OPEN_MAX {
         open.push(review(&question(number, "10", claim(json!(20 + number), "p-1", false))).as_open());
@@ -57,7 +57,7 @@ fn claims_take_no_place_of_a_dispute_between_sources() {
     let mut further = question(50, "10", claim(json!(99), "p-1", false));
     further.open_reviews = open.clone();
     let last = format!("verify:{CLAIMS_OPEN_MAX}");
-    assert_eq!(decide(&further).review_id, Some(last), "it is left to the latest claim");
+    assert_eq!(decide(&further).review_id, Some(last), "it joins the review of the latest claim");
     let one = open[0].clone();
     open.extend((open.len()..OPEN_MAX).map(|_| one.clone()));
     let mut disputed = question(51, "12", json!({}));

@@ -52,7 +52,7 @@ fn each_conflicting_pair_is_a_step_and_too_many_go_to_a_reviewer() {
 }
 
 #[test]
-fn who_agrees_is_no_step_and_stands_behind_the_value() {
+fn agreeing_oracle_is_no_step_and_supports_the_value() {
     let said = [(Secondary, "10.04"), (Primary, "10"), (Secondary, "12"), (CrossDomain, "9.96")];
     let envelope = decide(&doses(json!({}), &said));
     assert_eq!(dose(&envelope).as_deref(), Some("10"));
@@ -84,13 +84,13 @@ fn difference_over_the_threshold_is_reviewed_even_between_losing_oracles() {
     let envelope = decide(&doses(config.clone(), &said));
     assert_eq!(only_reason(&envelope), Reason::DeltaThreshold);
     assert_eq!(envelope.axes["dose"].delta, Some("3.5".parse().expect("a number")));
-    // a difference that is too wide to be told is not within any
+    // a difference that cannot be computed exceeds each threshold
     let said = [(Primary, "1e60"), (Secondary, "1e-60")];
     assert_eq!(only_reason(&decide(&doses(config, &said))), Reason::DeltaThreshold);
 }
 
 #[test]
-fn an_average_is_over_all_that_take_part_and_as_precise_as_its_axis() {
+fn average_covers_all_members_with_the_precision_of_the_axis() {
     let config = json!({"default_strategy": "weighted_average", "same_tier_strategy": "weighted_average"});
     let said = [(CrossDomain, "20"), (Primary, "10"), (Secondary, "13"), (Unverified, "1000")];
     let mut inputs = doses(config, &said);
@@ -103,7 +103,7 @@ fn an_average_is_over_all_that_take_part_and_as_precise_as_its_axis() {
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
     answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "20.02")]);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12.29"));
-    // a whole number has no digits behind the point, whatever its axis says
+    // a whole number has no digits after the point, whatever its axis says
     axis_of(&mut inputs, "dose").precision = Some(1);
     axis_of(&mut inputs, "dose").kind = crate::ground::axis::AxisType::Integer;
     answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "20")]);
@@ -111,13 +111,13 @@ fn an_average_is_over_all_that_take_part_and_as_precise_as_its_axis() {
 }
 
 #[test]
-fn the_conservative_side_is_the_axiss() {
+fn conservative_side_is_defined_by_the_axis() {
     let mut inputs =
         doses(json!({"same_tier_strategy": "use_conservative"}), &[(Primary, "10"), (Primary, "12")]);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("10"));
     axis_of(&mut inputs, "dose").conservative = Some(crate::ground::axis::Conservative::Higher);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
-    // sources and ontologies may change behind a workflow's back
+    // sources and ontologies may change after the workflow was validated
     axis_of(&mut inputs, "dose").conservative = None;
     assert_eq!(only_reason(&decide(&inputs)), Reason::StrategyImpossible);
 }
@@ -170,9 +170,9 @@ fn values_outside_the_recency_window_or_of_equal_time_go_to_a_reviewer() {
     assert_eq!(only_reason(&decide(&inputs)), Reason::RecencyUndecided);
 }
 
-/// Population with or without a territory.
+/// For example, a population with or without a territory.
 #[test]
-fn values_of_different_definitions_are_named_so_and_never_settled() {
+fn values_of_different_definitions_are_never_settled() {
     let strategies = ["higher_tier_wins", "most_recent", "use_conservative", "weighted_average"];
     for (strategy, second) in strategies.iter().flat_map(|strategy| [(strategy, "12"), (strategy, "10")]) {
         let config = json!({"default_strategy": strategy, "same_tier_strategy": "most_recent"});
@@ -192,14 +192,14 @@ fn values_of_different_definitions_are_named_so_and_never_settled() {
     let envelope = decide(&inputs);
     assert_eq!(envelope.kind, EnvelopeKind::DisputeSummary);
     assert!(envelope.reasons.contains(&Reason::DefinitionMismatch));
-    // what all define alike is comparable, and told with its definition
+    // values with the same definition are comparable, and the definition is shown
     answer_of(&mut inputs, "lab-a").values.get_mut("dose").expect("a dose").definition.clone_from(&per_day);
     answers(&mut inputs, "lab-b", Secondary, &[]);
     let envelope = decide(&inputs);
     assert_eq!(envelope.axes["dose"].definition, per_day, "{:?}", envelope.reasons);
 }
 
-/// Oracle A provides X and Y, oracle B Y and Z, and they conflict on Y alone.
+/// Oracle A provides X and Y, oracle B provides Y and Z, and they conflict only on Y.
 fn partial(scope: Json, asked: &[&str]) -> Inputs {
     let settings = json!({"conflict_resolution": {"scope": scope}});
     let workflow = workflow(&["dose", "inr", "status"], &["lab-a", "lab-b", "lab-c"], settings);
@@ -210,7 +210,7 @@ fn partial(scope: Json, asked: &[&str]) -> Inputs {
 }
 
 #[test]
-fn by_axis_a_conflict_concerns_its_own_axis_alone() {
+fn conflict_by_axis_affects_only_its_own_axis() {
     let envelope = decide(&partial(json!({}), &["dose", "inr", "status"]));
     assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
     let value = |path: &str| envelope.axes[path].value.as_ref().map(ToString::to_string);
@@ -228,7 +228,7 @@ fn by_axis_a_conflict_concerns_its_own_axis_alone() {
 }
 
 #[test]
-fn by_oracle_a_conflict_takes_all_that_both_say_with_it_asked_for_or_not() {
+fn conflict_by_oracle_affects_all_axes_of_both_oracles() {
     for asked in [&["dose", "inr", "status"][..], &["dose"], &["status"]] {
         let envelope = decide(&partial(json!({"granularity": "oracle"}), asked));
         assert_eq!(envelope.kind, EnvelopeKind::HumanReview, "{asked:?}");
@@ -242,7 +242,7 @@ fn by_oracle_a_conflict_takes_all_that_both_say_with_it_asked_for_or_not() {
 }
 
 #[test]
-fn invalidate_all_asks_both_for_all_axes_once_more_and_then_settles() {
+fn invalidate_all_queries_both_oracles_again_and_then_settles() {
     for asked in [&["dose", "inr", "status"][..], &["dose"]] {
         let mut inputs = partial(json!({"partial_conflict_behavior": "invalidate_all"}), asked);
         answers(&mut inputs, "lab-c", CrossDomain, &[("status", "open")]);
@@ -256,7 +256,7 @@ fn invalidate_all_asks_both_for_all_axes_once_more_and_then_settles() {
         let envelope = decide(&inputs);
         assert_eq!((envelope.kind, envelope.reverify.len()), (EnvelopeKind::Authoritative, 0));
     }
-    // what a person has to decide, they have to decide in any case
+    // a reason for a reviewer has precedence over another query
     let mut inputs = partial(json!({"partial_conflict_behavior": "invalidate_all"}), &["dose"]);
     answer_of(&mut inputs, "lab-a").deviations.insert("dose".into(), "10 after 1".into());
     let envelope = decide(&inputs);
@@ -281,11 +281,11 @@ fn envelope_reports_deviation_only_for_requested_axes() {
     answer_of(&mut untrusted, "lab-a").deviations.insert("dose".into(), jump.into());
     let envelope = decide(&untrusted);
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
-    assert!(envelope.candidates[0].deviations.is_empty(), "it would tell what is not told");
+    assert!(envelope.candidates[0].deviations.is_empty(), "it would reveal a withheld value");
 }
 
 #[test]
-fn oracles_are_asked_for_what_is_looked_at_and_they_have() {
+fn oracle_is_asked_for_the_compared_axes_that_it_provides() {
     let provided: Vec<_> = ["patient", "day", "dose", "inr", "values.*.amount"].map(str::to_owned).into();
     assert_eq!(partial(json!({}), &["dose"]).paths_for(&provided), ["dose"]);
     assert_eq!(partial(json!({"granularity": "oracle"}), &["dose"]).paths_for(&provided), ["dose", "inr"]);
@@ -295,7 +295,7 @@ fn oracles_are_asked_for_what_is_looked_at_and_they_have() {
 }
 
 #[test]
-fn a_value_of_a_group_is_settled_like_any_other() {
+fn value_of_a_group_is_settled_like_any_other() {
     let path = "values.iron.amount";
     let groups = workflow(&["values.*.amount"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(groups, &[path], json!({}));

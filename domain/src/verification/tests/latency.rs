@@ -20,7 +20,7 @@ fn with_second(tier: crate::ground::source::OracleTier, reply: Reply) -> Inputs 
 }
 
 #[test]
-fn an_answer_after_the_soft_timeout_counts_and_is_called_late() {
+fn answer_after_the_soft_timeout_counts_as_late() {
     let mut inputs = answered_by_one();
     inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").latency_ms = 2001;
     let envelope = decide(&inputs);
@@ -31,7 +31,7 @@ fn an_answer_after_the_soft_timeout_counts_and_is_called_late() {
 }
 
 #[test]
-fn nobody_waits_for_an_oracle_that_decides_nothing() {
+fn missing_unverified_oracle_does_not_affect_the_decision() {
     let replies = [
         Reply::TimedOut { cut: Cut::Budget },
         Reply::CircuitOpen { retry_after_ms: None },
@@ -72,7 +72,7 @@ fn missing_value_is_not_reported_while_an_oracle_may_still_have_it() {
         assert_eq!(envelope.reasons, [reason].into());
         assert_eq!(envelope.axes["dose"].reasons, [reason].into());
     }
-    // whoever is missing and was asked for something else would not have said it
+    // a missing oracle that was asked for another axis would not have answered this one
     let workflow = workflow(&["dose", "visits"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose", "visits"], json!({}));
     inputs.calls.insert("lab-a".parse().expect("an id"), call(Primary, &["dose"], Reply::NoRecord));
@@ -84,7 +84,7 @@ fn missing_value_is_not_reported_while_an_oracle_may_still_have_it() {
 }
 
 #[test]
-fn a_thing_that_is_not_fixed_is_asked_for() {
+fn entity_that_is_not_identified_requires_specification() {
     let workflow = workflow(&["dose"], &["lab-a"], json!({}));
     let open = inputs(workflow, &["dose"], json!({"where": {"patient": "p-1"}}));
     let envelope = decide(&open);
@@ -95,7 +95,7 @@ fn a_thing_that_is_not_fixed_is_asked_for() {
     let envelope = decide(&with_second(Secondary, Reply::Several { records: 2 }));
     assert_eq!(envelope.kind, EnvelopeKind::RequiresSpecification);
     assert!(envelope.reasons.contains(&Reason::SeveralThings));
-    assert!(envelope.unspecified.is_empty(), "all is said that can be: {:?}", envelope.unspecified);
+    assert!(envelope.unspecified.is_empty(), "the question is complete: {:?}", envelope.unspecified);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn kept_answer_is_not_read_if_the_workflow_does_not_serve_it() {
     let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
     let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
     second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
-    // no registration would take this
+    // registration rejects this combination
     inputs.workflow.oracle_latency.stale_tolerance_seconds = Some(600);
     let envelope = decide(&inputs);
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
@@ -111,7 +111,7 @@ fn kept_answer_is_not_read_if_the_workflow_does_not_serve_it() {
 }
 
 #[test]
-fn a_circuit_that_an_administrator_holds_open_has_no_time_to_wait_for() {
+fn circuit_held_open_by_an_administrator_has_no_retry_delay() {
     let envelope = decide(&with_second(Primary, Reply::CircuitOpen { retry_after_ms: None }));
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
     let retry = envelope.retry.expect("there is guidance");
@@ -139,41 +139,45 @@ fn failure_unrelated_to_time_is_not_covered_by_narrative_or_kept_answer() {
 
 #[test]
 fn oracle_that_cannot_answer_about_the_past_is_missing_with_advice() {
-    let cause = "it is asked about the present alone".to_owned();
+    let cause = "this adapter only covers the present".to_owned();
     let rejected = Reply::Failed { failure: Failure::Rejected, cause };
     let envelope = decide(&with_second(Secondary, rejected));
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
-    assert!(envelope.warnings[0].ends_with("it is asked about the present alone"), "{:?}", envelope.warnings);
+    assert!(
+        envelope.warnings[0].ends_with("this adapter only covers the present"),
+        "{:?}",
+        envelope.warnings
+    );
     let retry = envelope.retry.expect("there is guidance");
     assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-b"));
-    assert!(retry.advice.starts_with("such a question cannot be put to lab-b: "), "{}", retry.advice);
+    assert!(retry.advice.starts_with("lab-b cannot answer this question"), "{}", retry.advice);
 }
 
-/// How an answer is spoilt, and what is said of it.
+/// The expected warning, and the change that spoils an answer.
 type Spoilt = (&'static str, fn(&mut Inputs));
 
-/// Poisoned answers, whoever hands them in.
+/// Poisoned answers, from any oracle.
 #[test]
 fn answer_to_another_question_or_with_a_bad_signature_is_refused() {
     let spoil: [Spoilt; 5] = [
-        ("its answer is refused (identity): it speaks of another thing than was asked for", |inputs| {
+        ("its answer is rejected (identity): it is about another entity than the requested one", |inputs| {
             let other = Value::Text("p-2".into());
             answer_of(inputs, "lab-a").thing.insert("patient".into(), other);
         }),
-        ("its answer is refused (identity): it is lab-b's", |inputs| {
+        ("its answer is rejected (identity): it is lab-b's", |inputs| {
             answer_of(inputs, "lab-a").record.oracle_id = "lab-b".parse().expect("an id");
         }),
-        ("its answer is refused (signature): the signature does not hold", |inputs| {
+        ("its answer is rejected (signature): the signature is invalid", |inputs| {
             answer_of(inputs, "lab-a").record.signature_info = Some(SignatureInfo {
                 signed_by: "key-1".into(),
                 signature_alg: "Ed25519".into(),
                 signature_valid: false,
             });
         }),
-        ("lies ahead: it would never be old", |inputs| {
+        ("is in the future", |inputs| {
             answer_of(inputs, "lab-a").record.verified_at = now() + jiff::SignedDuration::from_secs(61);
         }),
-        ("its answer is refused (schema): what it says on `dose` is no number", |inputs| {
+        ("its answer is rejected (schema): its value of `dose` is not a number", |inputs| {
             answer_of(inputs, "lab-a").values.get_mut("dose").expect("a dose").value =
                 Value::Text("much".into());
         }),
@@ -189,7 +193,7 @@ fn answer_to_another_question_or_with_a_bad_signature_is_refused() {
 }
 
 #[test]
-fn an_envelope_without_values_has_none_anywhere() {
+fn envelope_without_values_contains_none_anywhere() {
     let budget = |mode: &str| {
         json!({"authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": mode,
                                      "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"}})
@@ -215,7 +219,7 @@ fn an_envelope_without_values_has_none_anywhere() {
 }
 
 #[test]
-fn nothing_is_believed_that_an_oracle_was_not_asked_for() {
+fn value_that_an_oracle_was_not_asked_for_is_ignored() {
     let mut inputs = answered_by_one();
     inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").axes = vec!["inr".into()];
     let envelope = decide(&inputs);
@@ -224,7 +228,7 @@ fn nothing_is_believed_that_an_oracle_was_not_asked_for() {
 }
 
 #[test]
-fn whoever_is_missing_and_was_asked_for_nothing_in_particular_is_missed() {
+fn missing_oracle_without_listed_axes_blocks_all_axes() {
     let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
     let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
     second.axes = vec!["inr".into()];
@@ -235,7 +239,7 @@ fn whoever_is_missing_and_was_asked_for_nothing_in_particular_is_missed() {
 }
 
 #[test]
-fn an_axis_that_is_asked_for_and_not_looked_at_is_never_passed_over() {
+fn requested_axis_without_a_definition_is_blocked() {
     let workflow = workflow(&["dose", "inr"], &["lab-a"], json!({}));
     let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
@@ -245,7 +249,7 @@ fn an_axis_that_is_asked_for_and_not_looked_at_is_never_passed_over() {
 }
 
 #[test]
-fn an_answer_says_nothing_of_its_own_tier() {
+fn tier_in_an_answer_is_ignored() {
     let mut inputs = answered_by_one();
     // the record says `primary`
     answers(&mut inputs, "lab-b", Secondary, &[("dose", "12")]);
@@ -269,7 +273,7 @@ fn answer_without_version_and_hash_counts_one_tier_lower() {
     // either is enough
     answer_of(&mut inputs, "lab-a").record.source_version = Some("7".into());
     assert_eq!(decide(&inputs).warnings, Vec::<String>::new());
-    // and what is of the lowest trusted tier is trusted no more
+    // an answer of the lowest trusted tier is then no longer trusted
     answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "10")]);
     let record = &mut answer_of(&mut inputs, "lab-a").record;
     (record.source_version, record.evidence_hash) = (None, None);
@@ -277,7 +281,7 @@ fn answer_without_version_and_hash_counts_one_tier_lower() {
 }
 
 #[test]
-fn what_lay_ahead_when_it_came_is_none_however_slow_the_others_are() {
+fn answer_with_a_time_after_its_arrival_is_rejected() {
     let mut inputs = answered_by_one();
     let (came_at, skew) = (ago(100), jiff::SignedDuration::from_secs(60));
     inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").ended_at = Some(came_at);
@@ -321,23 +325,23 @@ fn age_of_a_state_sensitive_value_counts_to_the_requested_time() {
 }
 
 #[test]
-fn ages_are_told_in_words() {
+fn warnings_have_ages_in_words() {
     let mut inputs = answered_by_one();
     let freshness = &mut answer_of(&mut inputs, "lab-a").freshness[0];
     (freshness.stale, freshness.age_seconds, freshness.max_age_seconds) =
         (true, Some(2713 * 86_400), 732 * 86_400);
     let warnings = decide(&inputs).warnings;
-    assert!(warnings[0].ends_with("is stale: 2713 days old, and its source allows 732 days"), "{warnings:?}");
+    assert!(warnings[0].ends_with("is stale: 2713 days old; its source allows 732 days"), "{warnings:?}");
     answer_of(&mut inputs, "lab-a").freshness[0].age_seconds = Some(10);
     let warnings = decide(&inputs).warnings;
-    assert!(warnings[0].ends_with("what its source has said was declared stale since then"), "{warnings:?}");
+    assert!(warnings[0].ends_with("its source was marked stale since then"), "{warnings:?}");
     axis_of(&mut inputs, "dose").max_ttl_seconds = Some(5);
     let warnings = decide(&inputs).warnings;
-    assert!(warnings[0].ends_with("10 seconds old; no value may be older than 5 seconds"), "{warnings:?}");
+    assert!(warnings[0].ends_with("10 seconds old; the limit is 5 seconds"), "{warnings:?}");
 }
 
 #[test]
-fn advice_names_the_sources_and_says_when_to_ask_again_in_words() {
+fn advice_names_the_oracles_and_the_delay_in_words() {
     for (reply, told) in [
         (Reply::TimedOut { cut: Cut::HardTimeout }, "no answer came from lab-b: ask again in 5 seconds"),
         (
@@ -346,7 +350,7 @@ fn advice_names_the_sources_and_says_when_to_ask_again_in_words() {
         ),
         (
             Reply::Failed { failure: Failure::Internal, cause: "a fault".into() },
-            "an administrator has to look into what came from lab-b: a failure, or an answer that cannot be trusted",
+            "an administrator has to check lab-b: it failed, or its answer cannot be trusted",
         ),
     ] {
         let retry = decide(&with_second(Primary, reply)).retry.expect("there is guidance");
@@ -355,7 +359,7 @@ fn advice_names_the_sources_and_says_when_to_ask_again_in_words() {
 }
 
 #[test]
-fn a_value_whose_freshness_nobody_has_looked_at_is_not_fresh() {
+fn value_without_a_freshness_entry_is_stale() {
     let mut inputs = answered_by_one();
     answer_of(&mut inputs, "lab-a").freshness.clear();
     let envelope = decide(&inputs);

@@ -1,4 +1,4 @@
-//! What holds of every decision, whatever goes into it.
+//! Properties of every decision, whatever its inputs.
 
 use super::support::*;
 use crate::base::digest::Sha256Hex;
@@ -19,7 +19,7 @@ const STALE: [StaleBehavior; 5] = [
 ];
 const ORACLES: [&str; 4] = ["lab-a", "lab-b", "lab-c", "lab-d"];
 
-/// What one oracle does: its tier, its reply, how long it takes, and what of it is spoilt.
+/// The behavior of one oracle: its tier, its reply, its latency, and its faults.
 #[derive(Debug, Clone)]
 struct Oracle {
     tier: OracleTier,
@@ -132,7 +132,7 @@ fn questions() -> impl Strategy<Value = Inputs> {
         .prop_map(|(settings, oracles, claim)| question(settings, &oracles, claim.as_deref()))
 }
 
-/// An envelope without what tells of the time that calls took.
+/// An envelope without the members that depend on the latency of calls.
 fn timeless(mut envelope: Envelope) -> Json {
     envelope.warnings.retain(|warning| !warning.contains("answered late"));
     for candidate in &mut envelope.candidates {
@@ -147,7 +147,7 @@ fn timeless(mut envelope: Envelope) -> Json {
 
 proptest! {
     #[test]
-    fn in_which_order_oracles_answer_changes_nothing(
+    fn order_of_answers_does_not_change_the_decision(
         inputs in questions(),
         latencies in prop::collection::vec(0..3000_u64, 4),
         order in Just((0..4_usize).collect::<Vec<_>>()).prop_shuffle(),
@@ -159,7 +159,7 @@ proptest! {
             let Some(name) = names.get(place) else { continue };
             let mut call = inputs.calls[name].clone();
             call.latency_ms = latencies[place];
-            // whenever it came, that was not before what it tells of
+            // an answer cannot arrive before the times that it contains
             let of_itself = call.kept.as_ref().map_or(now(), |said| {
                 said.observed_at.max(said.record.retrieved_at).max(said.record.verified_at)
             });
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn an_unverified_source_changes_nothing_that_is_told_as_true(
+    fn unverified_source_does_not_change_an_authoritative_answer(
         settings in settings(),
         oracles in prop::collection::vec(oracle(), 1..=3),
         mut liar in oracle(),
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn only_an_authoritative_axis_holds_a_value_and_each_is_vouched_for(inputs in questions()) {
+    fn only_authoritative_axes_have_a_value_with_evidence(inputs in questions()) {
         let envelope = decide(&inputs);
         let gravest = envelope.axes.values().map(|outcome| outcome.kind).max();
         prop_assert_eq!(gravest, Some(envelope.kind));
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_inputs_give_the_same_bytes_over_the_log_too(inputs in questions()) {
+    fn logged_inputs_give_the_same_bytes_again(inputs in questions()) {
         let envelope = decide(&inputs);
         let line = serde_json::to_string(&inputs).expect("it serializes");
         let read: Inputs = serde_json::from_str(&line).expect("it reads back");
@@ -234,7 +234,7 @@ proptest! {
 }
 
 #[test]
-fn an_envelope_that_was_changed_is_not_intact() {
+fn changed_envelope_is_not_intact() {
     let mut inputs = inputs(workflow(&["dose"], &["lab-a"], json!({})), &["dose"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
     let mut envelope = decide(&inputs);

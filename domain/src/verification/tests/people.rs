@@ -34,11 +34,11 @@ fn resolution(values: Json) -> Resolution {
 fn locks(inputs: &Inputs) -> Vec<HumanLock> {
     let review = Review::of(inputs, &decide(inputs)).expect("a person decides");
     let resolution = resolution(json!({"dose": "11.0"}));
-    review.resolve(ontology(), &resolution, "1000", ago(30)).expect("it can be meant")
+    review.resolve(ontology(), &resolution, "1000", ago(30)).expect("it is valid")
 }
 
 #[test]
-fn a_review_holds_what_is_to_be_decided_and_its_resolution_decides_it() {
+fn review_has_the_open_axes_and_its_resolution_settles_them() {
     let mut inputs = disagreement(json!({}));
     let envelope = decide(&inputs);
     assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
@@ -56,7 +56,7 @@ fn a_review_holds_what_is_to_be_decided_and_its_resolution_decides_it() {
     assert_eq!(record["oracle_tier"], "human_lock");
     assert_eq!((record["verifier_id"].as_str(), record["ttl_seconds"].as_u64()), (Some("1000"), Some(600)));
     assert_eq!(dose.evidence[0].record.evidence_hash, Some(review.evidence_hash));
-    assert_eq!(envelope.warnings.len(), 2, "who says otherwise is told: {:?}", envelope.warnings);
+    assert_eq!(envelope.warnings.len(), 2, "other values cause a warning: {:?}", envelope.warnings);
     assert_eq!(Review::of(&inputs, &envelope), None);
 }
 
@@ -91,7 +91,7 @@ fn lock_holds_although_the_clock_was_set_back_since() {
 }
 
 #[test]
-fn no_lock_is_older_than_its_axis_allows_and_the_newest_counts() {
+fn lock_is_limited_by_the_axis_and_the_newest_counts() {
     let mut inputs = disagreement(json!({}));
     let mut old = locks(&inputs).remove(0);
     (old.axis, old.verified_at) = ("inr".into(), ago(3601));
@@ -112,14 +112,14 @@ fn no_lock_is_older_than_its_axis_allows_and_the_newest_counts() {
 }
 
 #[test]
-fn a_conflict_that_a_person_has_settled_takes_nothing_with_it() {
+fn conflict_settled_by_a_lock_affects_no_other_axis() {
     let scope = json!({"conflict_resolution": {"scope": {"granularity": "oracle"}}});
     let mut inputs = disagreement(json!({}));
     inputs.locks = locks(&inputs);
     let by_oracle = workflow(&["dose", "inr"], &["lab-a", "lab-b"], scope);
     let mut inputs = Inputs { workflow: by_oracle, ..inputs };
     assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
-    // be it on an axis that is not asked for
+    // also if the settled axis is not requested
     inputs.question.axes.retain(|axis| axis == "inr");
     assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
     inputs.locks.clear();
@@ -127,36 +127,36 @@ fn a_conflict_that_a_person_has_settled_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_resolution_that_cannot_be_meant_is_refused() {
+fn invalid_resolution_is_rejected() {
     let inputs = disagreement(json!({}));
     let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
     let refused = |resolution: &Resolution| {
         let refused = review.resolve(ontology(), resolution, "1000", now());
-        refused.expect_err("it cannot be meant").to_string()
+        refused.expect_err("it is invalid").to_string()
     };
     let plain = resolution(json!({"dose": 11}));
     assert!(
-        refused(&resolution(json!({}))).ends_with("every axis of the review is decided, and no other: dose")
+        refused(&resolution(json!({}))).ends_with("required: all axes of the review and no others: dose")
     );
     assert!(refused(&resolution(json!({"dose": 1, "inr": 1}))).starts_with("`values` names dose, inr;"));
     assert!(
         refused(&resolution(json!({"dose": "much"}))).starts_with("`values.dose`: `much` is not a number")
     );
-    assert!(refused(&Resolution { reason: " ".into(), ..plain.clone() }).starts_with("`reason` has 1 to"));
+    assert!(
+        refused(&Resolution { reason: " ".into(), ..plain.clone() })
+            .starts_with("`reason` is blank or too long")
+    );
     let forever = Resolution { valid_for_seconds: u64::MAX, ..plain.clone() };
     assert!(refused(&forever).ends_with("allowed: 1 to 3155760000 s"), "{}", refused(&forever));
     assert!(refused(&Resolution { valid_for_seconds: 0, ..plain }).starts_with("`valid_for_seconds` is 0;"));
     let mut other = review;
     other.ontology.version = "2".into();
     let refused = other.resolve(ontology(), &resolution(json!({"dose": 11})), "1000", now());
-    assert_eq!(
-        refused.expect_err("other").to_string(),
-        "the review is about clinic@2, and not about clinic@1"
-    );
+    assert_eq!(refused.expect_err("other").to_string(), "the review has the ontology clinic@2, not clinic@1");
 }
 
 #[test]
-fn a_value_that_nobody_says_is_taken_only_where_that_is_said() {
+fn value_without_support_requires_own_value() {
     let claim = json!({"claimed": {"dose": {"value": 9, "claimed_by": "p-1"}}});
     let mut inputs = disagreement(claim);
     let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
@@ -164,13 +164,13 @@ fn a_value_that_nobody_says_is_taken_only_where_that_is_said() {
         let resolution = Resolution { own_value, ..resolution(json!({"dose": value})) };
         review.resolve(ontology(), &resolution, "1000", now()).map_err(|refused| refused.to_string())
     };
-    let told = "`values.dose`: nobody says 11; what was said: 10, 12, 9. With `own_value` (`--own-value`) it is taken all the same";
-    assert_eq!(decided(&review, json!(11), false).expect_err("nobody says so"), told);
+    let told = "`values.dose`: no candidate or claim has 11; they have: 10, 12, 9. Set `own_value` (`--own-value`) to use it anyway";
+    assert_eq!(decided(&review, json!(11), false).expect_err("it has no support"), told);
     for said in [json!(9), json!("10.0"), json!(12)] {
         assert!(decided(&review, said.clone(), false).is_ok(), "{said}");
     }
     assert!(decided(&review, json!(11), true).is_ok());
-    // a number that is said of something else is not said
+    // the same number with another definition does not count
     inputs.question.claimed.clear();
     let stated = answer_of(&mut inputs, "lab-b").values.get_mut("dose").expect("a dose");
     stated.definition = Some("a day".into());
@@ -180,9 +180,9 @@ fn a_value_that_nobody_says_is_taken_only_where_that_is_said() {
         definitions: [("dose".to_owned(), "a day".to_owned())].into(),
         ..resolution(json!({"dose": 10}))
     };
-    let refused = review.resolve(ontology(), &resolution, "1000", now()).expect_err("nobody says so");
+    let refused = review.resolve(ontology(), &resolution, "1000", now()).expect_err("it has no support");
     assert!(
-        refused.to_string().contains("nobody says 10 (a day); what was said: 10, 12 (a day)"),
+        refused.to_string().contains("no candidate or claim has 10 (a day); they have: 10, 12 (a day)"),
         "{refused}"
     );
 }
@@ -204,20 +204,20 @@ fn resolution_names_its_definition_and_the_envelope_shows_it() {
         let locks = review.resolve(ontology(), &resolution, "1000", ago(30));
         locks.map_err(|refused| refused.to_string())
     };
-    let told = "`definitions.dose` has to say by which definition the value is meant, since not all mean the same; what was \
-                said: `\"\"` (the axis's own), `without the night's`";
-    assert_eq!(decided(&review, json!({})).expect_err("it does not say"), told);
+    let told = "`definitions.dose` is missing; add the definition of the value, because the candidates have different ones: \
+                `\"\"` (the axis's own), `without the night's`";
+    assert_eq!(decided(&review, json!({})).expect_err("it has no definition"), told);
     let other = decided(&review, json!({"dose": "", "inr": ""})).expect_err("inr is not decided");
     assert_eq!(other, "`definitions.inr`: no axis of the review has that name");
     let long = decided(&review, json!({"dose": "x".repeat(1025)})).expect_err("it is too long");
-    assert_eq!(long, "`definitions.dose` has 1025 bytes; at the most 1024");
+    assert_eq!(long, "`definitions.dose` has 1025 bytes; allowed: at most 1024");
     for (given, told) in [("", None), (" without the night's ", without.clone())] {
-        inputs.locks = decided(&review, json!({"dose": given})).expect("it can be meant");
+        inputs.locks = decided(&review, json!({"dose": given})).expect("it is valid");
         let envelope = decide(&inputs);
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
         assert_eq!(envelope.axes["dose"].definition, told);
     }
-    // what all mean alike needs no word of it, and is kept
+    // the common definition of all candidates is the default
     inputs.locks.clear();
     dose_of(&mut inputs, "lab-a", &without);
     let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
@@ -235,7 +235,7 @@ fn resolution_of_a_state_sensitive_axis_is_bounded_by_its_max_ttl() {
 }
 
 #[test]
-fn the_same_dispute_has_the_same_evidence_whenever_it_comes_up() {
+fn evidence_of_a_dispute_does_not_depend_on_time() {
     let evidence =
         |inputs: &Inputs| Review::of(inputs, &decide(inputs)).expect("a person decides").evidence_hash;
     let first = disagreement(json!({}));
@@ -249,7 +249,7 @@ fn the_same_dispute_has_the_same_evidence_whenever_it_comes_up() {
 }
 
 #[test]
-fn what_is_before_a_person_already_is_not_put_there_again() {
+fn dispute_with_an_open_review_opens_no_second_one() {
     let mut inputs = disagreement(json!({}));
     let first = decide(&inputs);
     assert_eq!(first.review_id.as_deref(), Some("verify:1"));
@@ -268,7 +268,7 @@ fn what_is_before_a_person_already_is_not_put_there_again() {
 }
 
 #[test]
-fn dispute_over_a_full_thing_joins_a_covering_review_or_is_blocked() {
+fn dispute_beyond_the_limit_joins_a_covering_review_or_is_blocked() {
     let mut inputs = disagreement(json!({}));
     let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
     let open = |review_id: String, axes: &[&str]| OpenReview {
@@ -292,7 +292,7 @@ fn dispute_over_a_full_thing_joins_a_covering_review_or_is_blocked() {
 }
 
 #[test]
-fn the_same_dispute_in_the_words_of_another_ontology_is_another() {
+fn dispute_over_another_ontology_has_other_evidence() {
     let mut inputs = disagreement(json!({}));
     let first = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
     inputs.workflow.ontology.version = "2".into();
@@ -302,7 +302,7 @@ fn the_same_dispute_in_the_words_of_another_ontology_is_another() {
 }
 
 #[test]
-fn what_people_have_decided_needs_no_source_to_be_clear_or_quick() {
+fn locked_axes_do_not_depend_on_ambiguous_or_slow_sources() {
     let mut inputs = disagreement(json!({}));
     let locks = locks(&inputs);
     let several = Reply::Several { records: 2 };
@@ -326,7 +326,7 @@ fn what_people_have_decided_needs_no_source_to_be_clear_or_quick() {
 }
 
 #[test]
-fn a_claim_is_said_by_the_axiss_own_definition_alone() {
+fn claim_supports_only_the_axis_own_definition() {
     let mut inputs = disagreement(json!({"claimed": {"dose": {"value": 9, "claimed_by": "p-1"}}}));
     let stated = answer_of(&mut inputs, "lab-a").values.get_mut("dose").expect("a dose");
     stated.definition = Some("without the night's".to_owned());
@@ -337,18 +337,18 @@ fn a_claim_is_said_by_the_axiss_own_definition_alone() {
         review.resolve(ontology(), &said, "1000", now())
     };
     assert!(decided("").is_ok());
-    let refused = decided("without the night's").expect_err("nobody claims that");
+    let refused = decided("without the night's").expect_err("no claim has that");
     assert!(matches!(refused, BadResolution::NobodySays { .. }), "{refused}");
 }
 
 #[test]
-fn what_no_person_would_come_to_is_not_put_before_one() {
+fn full_review_queue_blocks_the_axes_for_a_reviewer() {
     let mut inputs = disagreement(json!({}));
     inputs.queue_is_full = true;
     let envelope = decide(&inputs);
     assert_eq!((envelope.kind, &envelope.review_id), (EnvelopeKind::Blocked, &None));
     assert_eq!(envelope.reasons, [Reason::RequireHuman, Reason::QueueFull].into());
-    let retry = envelope.retry.as_ref().expect("it is said what has to happen");
+    let retry = envelope.retry.as_ref().expect("there is guidance");
     assert!(retry.after_ms.is_none() && retry.advice.contains("too many questions"), "{retry:?}");
     assert!(envelope.candidates.iter().all(|candidate| !candidate.values.contains_key("dose")));
     assert!(envelope.is_intact() && Review::of(&inputs, &envelope).is_none());
@@ -379,7 +379,7 @@ fn confirmed_baseline_is_restored_on_axes_no_longer_decided() {
 }
 
 #[test]
-fn a_value_deviates_beyond_either_limit_and_not_up_to_it() {
+fn value_deviates_only_beyond_one_of_the_limits() {
     let told = |limits: Json, was: &str, is: &str| {
         let workflow = workflow(&["dose"], &["lab-a"], json!({"deviation_limits": {"dose": limits}}));
         let inputs = inputs(workflow, &["dose"], json!({}));
@@ -390,27 +390,27 @@ fn a_value_deviates_beyond_either_limit_and_not_up_to_it() {
     };
     let cases = [
         (json!({"max_change": 2}), "10", "12", None),
-        (json!({"max_change": 2}), "10", "7.9", Some("it was 10 in 7 and is 7.9, more than 2 apart")),
+        (json!({"max_change": 2}), "10", "7.9", Some("it was 10 in 7 and is 7.9; the difference exceeds 2")),
         (json!({"max_change_ratio": "0.5"}), "10", "15", None),
         (
             json!({"max_change_ratio": "0.5"}),
             "10",
             "15.01",
-            Some("it was 10 in 7 and is 15.01, more than 0.5 of it apart"),
+            Some("it was 10 in 7 and is 15.01; the difference exceeds 0.5 of it"),
         ),
         (json!({"max_change_ratio": "0.5"}), "-10", "-15", None),
         (
             json!({"max_change_ratio": "0.5"}),
             "0",
             "0.001",
-            Some("it was 0 in 7 and is 0.001, more than 0.5 of it apart"),
+            Some("it was 0 in 7 and is 0.001; the difference exceeds 0.5 of it"),
         ),
         (json!({"max_change_ratio": "0.5"}), "0", "0", None),
         (
             json!({"max_change": 100, "max_change_ratio": "0.5"}),
             "10",
             "16",
-            Some("it was 10 in 7 and is 16, more than 0.5 of it apart"),
+            Some("it was 10 in 7 and is 16; the difference exceeds 0.5 of it"),
         ),
     ];
     for (limits, was, is, told_so) in cases {
@@ -437,7 +437,7 @@ fn deviating_value_goes_to_a_reviewer() {
 }
 
 #[test]
-fn where_the_time_runs_out_a_person_decides_all_that_was_asked() {
+fn exceeded_budget_escalates_all_requested_axes() {
     let mut inputs = disagreement(json!({}));
     answers(&mut inputs, "lab-b", Primary, &[("dose", "10"), ("inr", "2.5")]);
     let policy = json!({"authority_latency_budget_ms": 2000, "enforcement_mode": "INLINE",
@@ -464,14 +464,14 @@ fn only_a_confirmed_claim_is_attributed_to_its_confirmer() {
     assert_eq!((record.oracle_id.as_str(), record.verifier_id.as_str()), ("human-confirmation", "p-1"));
     let claim = br#"{"claimed_by":"p-1","confirmed":true,"value":"Elm St"}"#;
     assert_eq!(record.evidence_hash, Some(Sha256Hex::of(claim)));
-    assert_eq!(envelope.warnings, ["lab-a: has another value of `address`; p-1 has confirmed another"]);
+    assert_eq!(envelope.warnings, ["lab-a: has another value of `address`; p-1 confirmed another value"]);
     let envelope = build(false);
     assert_eq!(envelope.axes["address"].value, Some(Value::Text("Oak St".into())));
-    assert_eq!(envelope.warnings, ["`address`: p-1 has not confirmed what they claim"]);
+    assert_eq!(envelope.warnings, ["`address`: p-1 has not confirmed the claim"]);
 }
 
 #[test]
-fn where_confirming_helps_the_advice_says_so() {
+fn advice_mentions_a_confirmation_only_if_it_helps() {
     let advice = |class: &str, axes: &[&str]| {
         let claimed = json!({"claimed": {class: {"value": "7", "claimed_by": "p-1"}}});
         let mut inputs = inputs(workflow(axes, &["lab-a"], json!({})), axes, claimed);

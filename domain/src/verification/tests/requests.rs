@@ -10,7 +10,7 @@ fn read(request: Json) -> Result<Question, String> {
 }
 
 #[test]
-fn what_is_asked_stands_in_the_one_form_of_each_value() {
+fn question_has_the_canonical_form_of_each_value() {
     let question = read(json!({
         "workflow": "intake",
         "where": {"patient": "p-1", "day": "2026-11-20"},
@@ -20,7 +20,7 @@ fn what_is_asked_stands_in_the_one_form_of_each_value() {
         "point_in_time": "2026-11-19T01:00:00+01:00"
     }));
     assert_eq!(
-        serde_json::to_value(question.expect("it can be meant")).expect("it serializes"),
+        serde_json::to_value(question.expect("it is valid")).expect("it serializes"),
         json!({
             "where": {"patient": "p-1", "day": "2026-11-20"},
             "axes": ["values.iron.amount", "dose", "visits"],
@@ -32,18 +32,18 @@ fn what_is_asked_stands_in_the_one_form_of_each_value() {
 }
 
 #[test]
-fn a_question_that_leaves_open_which_thing_is_meant_can_be_asked() {
+fn question_without_an_identified_entity_is_valid() {
     let question = read(json!({"workflow": "intake", "where": {}, "axes": ["dose"]}));
-    assert!(question.expect("it can be meant").thing.is_empty());
+    assert!(question.expect("it is valid").thing.is_empty());
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_with_the_field_and_what_is_allowed() {
+fn invalid_request_is_rejected_with_field_and_allowed_values() {
     let plain = json!({"workflow": "intake", "where": {"patient": "p-1"}, "axes": ["dose"]});
     let claim = |value: Json, by: &str| json!({"dose": {"value": value, "claimed_by": by}});
     let cases = [
         ("workflow", json!("other"), "`workflow` is other, and not intake"),
-        ("axes", json!([]), "`axes` names 0 axes; 1 to 64 are taken"),
+        ("axes", json!([]), "`axes` names 0 axes; allowed: 1 to 64"),
         ("axes", json!(["dose", "dose"]), "`axes` names `dose` twice"),
         (
             "axes",
@@ -51,18 +51,22 @@ fn what_cannot_be_meant_is_refused_with_the_field_and_what_is_allowed() {
             "`axes`: `inr` is not allowed; allowed: dose, visits, address, values.*.amount",
         ),
         ("axes", json!(["patient"]), "`axes`: `patient` is not allowed"),
-        ("axes", json!(["values.*.amount"]), "`values.*.amount` is a group; one of its values is asked for"),
+        ("axes", json!(["values.*.amount"]), "`values.*.amount` is a group; request one of its values"),
         ("where", json!({"dose": 1}), "`where`: `dose` is not allowed; allowed: patient, day"),
         ("where", json!({"day": "yesterday"}), "`where.day`: `yesterday` is not a date of RFC 3339"),
-        ("where", json!({"patient": "p".repeat(65_536)}), " bytes as JSON; at the most 65536"),
-        ("where", json!({"patient": null}), "`where.patient`: a value of type string is taken"),
+        ("where", json!({"patient": "p".repeat(65_536)}), " bytes as JSON; allowed: at most 65536"),
+        ("where", json!({"patient": null}), "`where.patient`: a value of type string is required"),
         (
             "claimed",
             json!({"visits": {"value": 1, "claimed_by": "x"}}),
             "`claimed`: `visits` is not allowed; allowed: dose",
         ),
         ("claimed", claim(json!("much"), "x"), "`claimed.dose`: `much` is not a number"),
-        ("claimed", claim(json!(1), " "), "`claimed.dose.claimed_by` has 1 to 256 bytes"),
+        (
+            "claimed",
+            claim(json!(1), " "),
+            "`claimed.dose.claimed_by` is blank or too long (1 to 256 bytes allowed)",
+        ),
         ("claimed", json!({"dose": {"value": 1, "claimed_by": "x", "sure": true}}), "unknown field `sure`"),
         ("wherever", json!({}), "unknown field `wherever`"),
         ("point_in_time", json!("soon"), "point_in_time"),
@@ -82,14 +86,14 @@ fn what_cannot_be_meant_is_refused_with_the_field_and_what_is_allowed() {
 }
 
 #[test]
-fn a_clock_that_is_a_minute_ahead_asks_of_the_present() {
+fn time_one_minute_ahead_is_accepted() {
     let ahead =
         json!({"workflow": "intake", "where": {}, "axes": ["dose"], "point_in_time": "2026-11-20T10:01:00Z"});
     assert!(read(ahead).is_ok());
 }
 
 #[test]
-fn a_name_is_told_as_far_as_a_line_is_long() {
+fn error_truncates_a_long_name() {
     let long = "x".repeat(100_000);
     let key = format!("values.{long}.amount");
     let claim = |value: &str, by: &str| json!({"value": value, "claimed_by": by});
@@ -104,13 +108,13 @@ fn a_name_is_told_as_far_as_a_line_is_long() {
     ] {
         let mut request = request;
         request["workflow"] = json!("intake");
-        let refused = read(request).expect_err("it cannot be meant");
+        let refused = read(request).expect_err("it is invalid");
         assert!(refused.len() < 400, "{} bytes", refused.len());
     }
 }
 
 #[test]
-fn a_number_that_json_would_round_is_no_value_and_as_a_text_it_is_exact() {
+fn number_that_json_would_round_must_be_a_string() {
     let written = |value: &str| {
         let text = format!(
             r#"{{"workflow": "intake", "where": {{"patient": "p-1"}}, "axes": ["dose"],

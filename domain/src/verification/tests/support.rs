@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// When everything is decided.
+/// The time of every decision.
 pub(crate) fn now() -> Timestamp {
     "2026-11-20T10:00:00Z".parse().expect("a time")
 }
@@ -21,7 +21,7 @@ pub(crate) fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
-/// Patients, of whom laboratories and registers tell.
+/// An ontology of patients, with axes for laboratories and registers.
 pub(crate) fn ontology_json() -> Json {
     json!({
         "ontology_id": "clinic", "version": "1",
@@ -62,7 +62,7 @@ pub(crate) fn source(oracle_id: &str, tier: OracleTier, axes: &[&str]) -> Regist
     serde_json::from_value(document).expect("a registration")
 }
 
-/// A workflow over these axes and oracles, with these settings beside the simplest ones.
+/// A workflow over these axes and oracles, with these settings in addition to minimal ones.
 pub(crate) fn workflow(axes: &[&str], oracles: &[&str], settings: Json) -> Workflow {
     let mut document = json!({
         "workflow_id": "intake", "domain": "clinic", "ontology": {"ontology_id": "clinic", "version": "1"},
@@ -77,7 +77,7 @@ pub(crate) fn workflow(axes: &[&str], oracles: &[&str], settings: Json) -> Workf
     serde_json::from_value(document).expect("a workflow")
 }
 
-/// The question for these axes of one patient, over what nobody was asked for yet.
+/// The inputs of a question about these axes of one patient, before any call.
 pub(crate) fn inputs(workflow: Workflow, axes: &[&str], more: Json) -> Inputs {
     let mut request = json!({
         "workflow": "intake", "where": {"patient": "p-1", "day": "2026-11-20"}, "axes": axes
@@ -87,7 +87,7 @@ pub(crate) fn inputs(workflow: Workflow, axes: &[&str], more: Json) -> Inputs {
     }
     let request: VerifyRequest = serde_json::from_value(request).expect("a request");
     let ontology = ontology();
-    let question = request.read(&workflow, ontology, now()).expect("it can be meant");
+    let question = request.read(&workflow, ontology, now()).expect("it is valid");
     let mut inputs = Inputs::new("verify:1".into(), workflow, ontology, question, ago(1));
     inputs.decided_at = now();
     inputs.elapsed_ms = 1000;
@@ -100,7 +100,7 @@ pub(crate) fn thing() -> BTreeMap<String, Value> {
         .into()
 }
 
-/// What an oracle says, as sound as an answer can be: pinned, fresh, and verified ten seconds ago.
+/// A flawless answer of an oracle: pinned, fresh, and verified ten seconds ago.
 pub(crate) fn candidate(oracle_id: &str, values: &[(&str, &str)]) -> Candidate {
     let stated = |(path, value): &(&str, &str)| {
         let stated = Stated { value: Value::Text((*value).into()), definition: None };
@@ -118,7 +118,7 @@ pub(crate) fn candidate(oracle_id: &str, values: &[(&str, &str)]) -> Candidate {
         values: values.iter().map(stated).collect(),
         record: OracleVerificationRecord {
             oracle_id: oracle_id.parse().expect("an id"),
-            // what an answer says of its own tier does not count
+            // the tier in an answer itself does not count
             oracle_tier: Tier::Primary,
             source_locator: format!("oracle:{oracle_id}/p-1"),
             source_version: Some("7".into()),
@@ -159,13 +159,13 @@ pub(crate) fn answered(tier: OracleTier, candidate: Candidate) -> Call {
     call
 }
 
-/// Lets an oracle answer with these values.
+/// Adds the answer of an oracle with these values.
 pub(crate) fn answers(inputs: &mut Inputs, oracle_id: &str, tier: OracleTier, values: &[(&str, &str)]) {
     let call = answered(tier, candidate(oracle_id, values));
     inputs.calls.insert(oracle_id.parse().expect("an id"), call);
 }
 
-/// The answer of an oracle that has answered, to be changed.
+/// The answer of an oracle, for changes.
 pub(crate) fn answer_of<'i>(inputs: &'i mut Inputs, oracle_id: &str) -> &'i mut Candidate {
     let call = inputs.calls.get_mut(&oracle_id.parse().expect("an id")).expect("it was asked");
     match &mut call.reply {
@@ -174,7 +174,7 @@ pub(crate) fn answer_of<'i>(inputs: &'i mut Inputs, oracle_id: &str) -> &'i mut 
     }
 }
 
-/// The definition of an axis, to be changed.
+/// The definition of an axis, for changes.
 pub(crate) fn axis_of<'i>(inputs: &'i mut Inputs, path: &str) -> &'i mut Axis {
     inputs.axes.get_mut(path).expect("it is asked for")
 }

@@ -1,7 +1,8 @@
-//! The decision table: every combination of what a decision depends on, held against rules in the words of the specification.
+//! The decision table: every combination of what a decision depends on, compared with rules in the words of the
+//! specification.
 //!
-//! A rule says of which cases it speaks and what must come of them. Every case has to be one of which a rule tells the kind of
-//! the envelope, every rule that speaks of a case has to be right, and every rule has to speak of some case.
+//! A rule defines the cases to which it applies, and their expected outcome. For each case, a rule must give the kind of
+//! the envelope, and all applicable rules must hold. Each rule must apply to at least one case.
 
 mod case;
 mod rules;
@@ -30,7 +31,7 @@ fn hold(cases: impl Iterator<Item = Case>, mentioned: &mut [u64]) -> u64 {
             };
             assert!(is_so, "{}\n{case:?}\n{envelope:#?}", rule.says);
         }
-        assert!(is_told, "no rule tells what becomes of {case:?}: {:?}", envelope.kind);
+        assert!(is_told, "no rule gives the kind of {case:?}: {:?}", envelope.kind);
     }
     count
 }
@@ -42,6 +43,6 @@ fn table_of_sources_times_and_people_matches_the_rules() {
     let count = hold(cases, &mut mentioned);
     assert!(count > 50_000, "{count} cases");
     for (rule, mentioned) in RULES.iter().zip(mentioned) {
-        assert!(mentioned > 0, "the rule speaks of no case: {}", rule.says);
+        assert!(mentioned > 0, "the rule applies to no case: {}", rule.says);
     }
 }

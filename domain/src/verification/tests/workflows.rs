@@ -25,7 +25,7 @@ fn validated(workflow: &Workflow) -> Result<(), String> {
 }
 
 #[test]
-fn what_is_left_out_is_as_the_rfc_has_it() {
+fn workflow_defaults_are_those_of_the_rfc() {
     let workflow = workflow(&["dose"], &["lab-a"], json!({}));
     let config = &workflow.conflict_resolution;
     assert_eq!(config.default_strategy, Strategy::HigherTierWins);
@@ -51,14 +51,14 @@ fn workflow_reads_back_with_its_exact_threshold() {
 }
 
 #[test]
-fn a_workflow_that_can_work_is_taken() {
+fn valid_workflow_is_accepted() {
     let settings = [
         json!({}),
         json!({"conflict_resolution": {"default_strategy": "use_conservative", "same_tier_strategy": "weighted_average",
                                        "escalation_delta_threshold": 0.1}}),
         json!({"conflict_resolution": {"default_strategy": "most_recent", "recency_window_seconds": 60}}),
         json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}}),
-        // whoever waits as long as an oracle may take without being late, waits long enough
+        // a budget equal to the soft timeout is long enough
         json!({"authority_latency": {"authority_latency_budget_ms": 2000, "enforcement_mode": "INLINE",
                                      "on_timeout_behavior": "ESCALATE"}}),
         json!({"authority_latency": {"authority_latency_budget_ms": 150,
@@ -74,7 +74,8 @@ fn a_workflow_that_can_work_is_taken() {
             "{settings}"
         );
     }
-    // strategies for numbers are no trouble on an axis that they cannot meet: one oracle tells of it, or a person decides
+    // a strategy for numbers is allowed on an axis to which it cannot be applied: one trusted oracle provides it, or a
+    // reviewer always decides
     let numbers = json!({"conflict_resolution": {"default_strategy": "weighted_average"}});
     assert_eq!(validated(&workflow(&["dose", "status"], &["lab-a", "scraper"], numbers)), Ok(()));
     let numbers = json!({"conflict_resolution": {"default_strategy": "weighted_average",
@@ -82,7 +83,7 @@ fn a_workflow_that_can_work_is_taken() {
     assert_eq!(validated(&workflow(&["dose", "status"], &["lab-a", "lab-b"], numbers)), Ok(()));
 }
 
-/// Axes, oracles, settings, and what the refusal has to say of them.
+/// Axes, oracles, settings, and the expected part of the error.
 type Refused = (Vec<&'static str>, Vec<&'static str>, Json, &'static str);
 
 const BOTH: [&str; 2] = ["lab-a", "lab-b"];
@@ -94,13 +95,13 @@ fn over(axes: &[&'static str], settings: Json, says: &'static str) -> Refused {
 fn by_its_subjects() -> Vec<Refused> {
     let on_dose = |settings, says| over(&["dose"], settings, says);
     vec![
-        on_dose(json!({"domain": " "}), "`domain`: it has 1 to 256 bytes"),
+        on_dose(json!({"domain": " "}), "`domain`: it is blank or too long; allowed: 1 to 256 bytes"),
         on_dose(
             json!({"ontology": {"ontology_id": "clinic", "version": "2"}}),
             "`ontology` is clinic@2, and not clinic@1",
         ),
-        (vec![], BOTH.to_vec(), json!({}), "`axes`: there are 0; 1 to 64 are taken"),
-        (vec!["dose", "dose"], BOTH.to_vec(), json!({}), "`axes`: `dose` is there twice"),
+        (vec![], BOTH.to_vec(), json!({}), "`axes`: there are 0; allowed: 1 to 64"),
+        (vec!["dose", "dose"], BOTH.to_vec(), json!({}), "`axes`: `dose` occurs twice"),
         (
             vec!["does"],
             BOTH.to_vec(),
@@ -108,13 +109,13 @@ fn by_its_subjects() -> Vec<Refused> {
             "`axes`: `does` is not allowed; allowed: dose, visits, inr,",
         ),
         (vec!["patient"], BOTH.to_vec(), json!({}), "`axes`: `patient` is not allowed; allowed: dose"),
-        (vec!["dose"], vec![], json!({}), "`oracles`: there are 0; 1 to 16 are taken"),
-        (vec!["dose"], vec!["lab-a", "lab-a"], json!({}), "`oracles`: `lab-a` is there twice"),
+        (vec!["dose"], vec![], json!({}), "`oracles`: there are 0; allowed: 1 to 16"),
+        (vec!["dose"], vec!["lab-a", "lab-a"], json!({}), "`oracles`: `lab-a` occurs twice"),
         (
             vec!["dose"],
             vec!["lab-z"],
             json!({}),
-            "no source `lab-z` is registered; there are: lab-a, lab-b, court, scraper",
+            "no source `lab-z` is registered; registered: lab-a, lab-b, court, scraper",
         ),
         (
             vec!["dose"],
@@ -122,12 +123,12 @@ fn by_its_subjects() -> Vec<Refused> {
             json!({}),
             "`court` provides none of the axes dose; it provides patient, day, status",
         ),
-        (vec!["dose"], vec!["human-lock"], json!({}), "`human-lock` stands for what people decide"),
+        (vec!["dose"], vec!["human-lock"], json!({}), "`human-lock` is reserved for decisions of people"),
         (
             vec!["values.*.amount"],
             vec!["scraper"],
             json!({}),
-            "no oracle of the workflow that is more than `unverified` provides `values.*.amount`",
+            "no oracle of the workflow above `unverified` provides `values.*.amount`",
         ),
     ]
 }
@@ -152,10 +153,10 @@ fn by_its_times() -> Vec<Refused> {
             json!({"on_timeout": "FAIL_CLOSED_BLOCK", "hard_timeout_ms": 600_001}),
             "hard_timeout_ms`: it is 600001; allowed: 1 to 600000 ms",
         ),
-        oracle(json!({"on_timeout": "SERVE_STALE"}), "stale_tolerance_seconds`: `SERVE_STALE` needs it"),
+        oracle(json!({"on_timeout": "SERVE_STALE"}), "stale_tolerance_seconds`: `SERVE_STALE` requires it"),
         oracle(
             json!({"on_timeout": "FAIL_CLOSED_BLOCK", "stale_tolerance_seconds": 60}),
-            "stale_tolerance_seconds`: it is for `on_timeout` `SERVE_STALE` alone",
+            "stale_tolerance_seconds`: it is only allowed with `on_timeout` `SERVE_STALE`",
         ),
         oracle(
             json!({"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 0}),
@@ -165,12 +166,12 @@ fn by_its_times() -> Vec<Refused> {
             vec!["inr"],
             BOTH.to_vec(),
             json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 3601}}),
-            "it is 3601; by its ontology `inr` may be 3600 s old at the most",
+            "it is 3601; the ontology allows `inr` to be at most 3600 s old",
         ),
         authority(
             1999,
             "INLINE",
-            "it is 1999; with `INLINE` allowed: `soft_timeout_ms`, which is 2000, or more",
+            "it is 1999; with `INLINE` allowed: at least `soft_timeout_ms`, which is 2000",
         ),
         authority(0, "ASYNC", "authority_latency_budget_ms`: it is 0; allowed: 1 to 3600000 ms"),
     ]
@@ -191,10 +192,10 @@ fn by_its_strategies() -> Vec<Refused> {
             json!({"always_human_axes": ["inr"]}),
             "always_human_axes`: `inr` is not allowed; allowed: dose",
         ),
-        conflict(json!({"always_human_axes": ["dose", "dose"]}), "always_human_axes`: `dose` is there twice"),
+        conflict(json!({"always_human_axes": ["dose", "dose"]}), "always_human_axes`: `dose` occurs twice"),
         conflict(
             json!({"recency_window_seconds": 60}),
-            "recency_window_seconds`: it is for the strategy `most_recent` alone",
+            "recency_window_seconds`: it is only allowed with the strategy `most_recent`",
         ),
         conflict(
             json!({"default_strategy": "most_recent", "recency_window_seconds": 0}),
@@ -203,7 +204,7 @@ fn by_its_strategies() -> Vec<Refused> {
         conflict(json!({"escalation_delta_threshold": -1}), "it is -1; allowed: 0 or more"),
         conflict(
             json!({"escalation_delta_threshold": 0.01}),
-            "0.01 cannot work on `dose`: values that are the same after its precision may differ by 0.1; allowed: 0.1",
+            "0.01 cannot work on `dose`: values that are equal within its precision may differ by 0.1; allowed: 0.1",
         ),
         over(
             &["dose", "status"],
@@ -218,13 +219,13 @@ fn by_its_strategies() -> Vec<Refused> {
         over(
             &["visits"],
             json!({"default_strategy": "use_conservative"}),
-            "`use_conservative` cannot work on `visits`: the ontology does not say which side is `conservative`",
+            "`use_conservative` cannot work on `visits`: the ontology does not define its `conservative` side",
         ),
     ]
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_the_field_and_what_is_allowed() {
+fn invalid_workflow_is_rejected_with_field_and_allowed_values() {
     let refusals = [by_its_subjects(), by_its_times(), by_its_strategies()].concat();
     for (axes, oracles, settings, says) in refusals {
         let refused =
@@ -234,16 +235,16 @@ fn what_cannot_work_is_refused_with_the_field_and_what_is_allowed() {
 }
 
 #[test]
-fn a_source_of_another_ontology_is_refused() {
+fn source_of_another_ontology_is_rejected() {
     let mut other = source("lab-a", Primary, &["dose"]);
     other.ontology.version = "2".into();
     let error =
         workflow(&["dose"], &["lab-a"], json!({})).validate(ontology(), &[&other]).expect_err("other");
-    assert_eq!(error.to_string(), "`oracles`: `lab-a` fills clinic@2, and not clinic@1");
+    assert_eq!(error.to_string(), "`oracles`: `lab-a` has the ontology clinic@2, not clinic@1");
 }
 
 #[test]
-fn a_workflow_with_a_field_that_nobody_knows_is_not_read() {
+fn workflow_with_an_unknown_field_is_rejected() {
     let plain = serde_json::to_value(workflow(&["dose"], &["lab-a"], json!({}))).expect("it serializes");
     for place in
         ["", "/conflict_resolution", "/conflict_resolution/scope", "/oracle_latency", "/authority_latency"]
@@ -256,7 +257,7 @@ fn a_workflow_with_a_field_that_nobody_knows_is_not_read() {
 }
 
 #[test]
-fn only_numbers_can_deviate_and_only_from_a_limit() {
+fn deviation_limits_require_a_numeric_axis_and_a_limit() {
     let refused = |limits: Json| {
         validated(&workflow(&["dose", "status"], &["lab-a"], json!({"deviation_limits": limits})))
     };

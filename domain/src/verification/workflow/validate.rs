@@ -1,4 +1,4 @@
-//! Whether a workflow can work.
+//! Validation of a workflow.
 
 mod latency;
 mod strategies;
@@ -13,97 +13,100 @@ use crate::ground::source::{OracleTier, Registration};
 use crate::verification::workflow::EnforcementMode;
 use std::collections::BTreeSet;
 
-/// The most axes of a workflow.
+/// The maximum number of axes of a workflow.
 pub const AXES_MAX: usize = 64;
-/// The most oracles of a workflow.
+/// The maximum number of oracles of a workflow.
 pub const ORACLES_MAX: usize = 16;
-/// The longest `domain`, in bytes.
+/// The maximum length of `domain`, in bytes.
 pub const DOMAIN_MAX_BYTES: usize = 256;
-/// The longest timeout of an oracle, in milliseconds: ten minutes.
+/// The maximum timeout of an oracle, in milliseconds: ten minutes.
 pub const TIMEOUT_MAX_MS: u64 = 600_000;
-/// The longest budget, in milliseconds: an hour.
+/// The maximum budget, in milliseconds: an hour.
 pub const BUDGET_MAX_MS: u64 = 3_600_000;
-/// The most resolutions on one axis: all that there can be among so many oracles.
+/// The maximum number of resolutions on one axis, which [`ORACLES_MAX`] oracles can require.
 pub const CASCADE_LIMIT_MAX: u32 = 15;
 
-/// Why a workflow is refused.
+/// Why a workflow is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadWorkflow {
-    /// Something stands in a field that cannot stand there.
+    /// The value of a field is invalid.
     #[error("`{field}`: {fault}")]
     Field {
-        /// Which one.
+        /// The field.
         field: &'static str,
-        /// What is wrong, and what is allowed.
+        /// The fault, and what is allowed.
         fault: String,
     },
-    /// It names another ontology than the one it is read against.
+    /// The workflow names another ontology than the one that validates it.
     #[error("`ontology` is {named}, and not {given}")]
     OtherOntology {
-        /// What it names.
+        /// The ontology in the workflow.
         named: OntologyRef,
-        /// Against which it is read.
+        /// The ontology that validates the workflow.
         given: OntologyRef,
     },
-    /// An axis is not there.
+    /// An axis is not allowed in a field.
     #[error("`{field}`: `{axis}` is not allowed; allowed: {known}")]
     UnknownAxis {
-        /// Where it is named.
+        /// The field.
         field: &'static str,
-        /// Which one.
+        /// The axis.
         axis: String,
-        /// Those that may be named there.
+        /// The allowed axes.
         known: String,
     },
-    /// An oracle is not there.
-    #[error("`oracles`: no source `{oracle_id}` is registered; there are: {known}")]
+    /// An oracle is not registered.
+    #[error("`oracles`: no source `{oracle_id}` is registered; registered: {known}")]
     UnknownOracle {
-        /// Which one.
+        /// The oracle.
         oracle_id: SourceId,
-        /// Those that are registered.
+        /// The registered oracles.
         known: String,
     },
-    /// An oracle has nothing to say.
+    /// An oracle provides none of the axes.
     #[error("`oracles`: `{oracle_id}` provides none of the axes {axes}; it provides {provided}")]
     IdleOracle {
-        /// Which one.
+        /// The oracle.
         oracle_id: SourceId,
         /// The workflow's axes.
         axes: String,
         /// The oracle's axes.
         provided: String,
     },
-    /// A strategy cannot settle what it can meet.
+    /// A strategy, or a threshold, does not fit an axis.
     #[error("`conflict_resolution.{field}`: {what} cannot work on `{axis}`: {fault}")]
     Strategy {
-        /// Where it stands.
+        /// The field.
         field: &'static str,
-        /// What stands there.
+        /// The value of the field.
         what: String,
-        /// On which axis it fails.
+        /// The axis.
         axis: String,
-        /// Why, and what is allowed.
+        /// The fault, and what is allowed.
         fault: String,
     },
 }
 
-/// A workflow beside what it speaks of.
+/// A workflow, with its axes and oracles.
 struct Subject<'a> {
     workflow: &'a Workflow,
-    /// The workflow's axes as they stand in the ontology.
+    /// The workflow's axes, as the ontology defines them.
     axes: Vec<&'a Axis>,
-    /// The workflow's oracles as they are registered.
+    /// The workflow's oracles, as they are registered.
     oracles: Vec<&'a Registration>,
 }
 
 impl Workflow {
-    /// Whether it can work over `ontology` and the registered `sources`.
+    /// Validates the workflow for `ontology` and the registered `sources`.
     ///
     /// # Errors
-    /// The first that speaks against it: the field, what is wrong with it and what is allowed.
+    /// The first fault: the field, the fault and what is allowed.
     pub fn validate(&self, ontology: &Ontology, sources: &[&Registration]) -> Result<(), BadWorkflow> {
         if is_blank(&self.domain) || self.domain.len() > DOMAIN_MAX_BYTES {
-            return Err(field("domain", format!("it has 1 to {DOMAIN_MAX_BYTES} bytes")));
+            return Err(field(
+                "domain",
+                format!("it is blank or too long; allowed: 1 to {DOMAIN_MAX_BYTES} bytes"),
+            ));
         }
         if self.ontology != ontology.reference() {
             let (named, given) = (self.ontology.clone(), ontology.reference());
@@ -120,7 +123,7 @@ impl Workflow {
 
     fn known_axes<'o>(&self, ontology: &'o Ontology) -> Result<Vec<&'o Axis>, BadWorkflow> {
         if !(1..=AXES_MAX).contains(&self.axes.len()) {
-            return Err(field("axes", format!("there are {}; 1 to {AXES_MAX} are taken", self.axes.len())));
+            return Err(field("axes", format!("there are {}; allowed: 1 to {AXES_MAX}", self.axes.len())));
         }
         distinct("axes", &self.axes)?;
         let known = |name: &String| ontology.axes.iter().find(|axis| axis.axis == *name && !axis.identity);
@@ -137,13 +140,13 @@ impl Workflow {
 
     fn known_oracles<'s>(&self, sources: &[&'s Registration]) -> Result<Vec<&'s Registration>, BadWorkflow> {
         if !(1..=ORACLES_MAX).contains(&self.oracles.len()) {
-            let fault = format!("there are {}; 1 to {ORACLES_MAX} are taken", self.oracles.len());
+            let fault = format!("there are {}; allowed: 1 to {ORACLES_MAX}", self.oracles.len());
             return Err(field("oracles", fault));
         }
         distinct("oracles", &self.oracles)?;
         let of_people = [LOCK_ORACLE_ID, CONFIRMATION_ORACLE_ID];
         if let Some(id) = self.oracles.iter().find(|id| of_people.contains(&id.as_str())) {
-            let fault = format!("`{id}` stands for what people decide; a source of that name is not asked");
+            let fault = format!("`{id}` is reserved for decisions of people, and is not a source");
             return Err(field("oracles", fault));
         }
         let found = |oracle_id: &SourceId| {
@@ -153,7 +156,8 @@ impl Workflow {
                 known: joined(sources.iter().map(|source| source.oracle_id.as_str())),
             })?;
             if source.ontology != self.ontology {
-                let fault = format!("`{oracle_id}` fills {}, and not {}", source.ontology, self.ontology);
+                let fault =
+                    format!("`{oracle_id}` has the ontology {}, not {}", source.ontology, self.ontology);
                 return Err(field("oracles", fault));
             }
             if !self.axes.iter().any(|axis| source.axes_provided.contains(axis)) {
@@ -170,7 +174,7 @@ impl Workflow {
 }
 
 impl Subject<'_> {
-    /// The oracles that can decide something, and provide `axis`.
+    /// The oracles that are trusted, and provide `axis`.
     fn providers(&self, axis: &Axis) -> impl Iterator<Item = &&Registration> {
         let can = |source: &&&Registration| {
             source.oracle_tier != OracleTier::Unverified && source.axes_provided.contains(&axis.axis)
@@ -178,7 +182,7 @@ impl Subject<'_> {
         self.oracles.iter().filter(can)
     }
 
-    /// A measured axis of which no registered oracle tells would never have a value.
+    /// Checks that each axis has enough providers: a measured axis without a registered oracle would never have a value.
     fn check_providers(&self) -> Result<(), BadWorkflow> {
         let needed = self.workflow.min_sources;
         if needed == 0 {
@@ -190,7 +194,7 @@ impl Subject<'_> {
         };
         if let Some(axis) = self.axes.iter().filter(|_| needed > 1).find(few) {
             let fault = format!(
-                "it is {needed}, and `{}` is provided by {} oracles of the workflow that are more than `unverified`",
+                "it is {needed}, but `{}` is provided by only {} oracles of the workflow above `unverified`",
                 axis.axis,
                 self.providers(axis).count()
             );
@@ -203,7 +207,7 @@ impl Subject<'_> {
         match self.axes.iter().find(is_mute).filter(|_| verifies) {
             Some(axis) => Err(field(
                 "axes",
-                format!("no oracle of the workflow that is more than `unverified` provides `{}`", axis.axis),
+                format!("no oracle of the workflow above `unverified` provides `{}`", axis.axis),
             )),
             None => Ok(()),
         }
@@ -221,7 +225,7 @@ fn joined<'w>(words: impl Iterator<Item = &'w str>) -> String {
 fn distinct<T: Ord + std::fmt::Display>(name: &'static str, names: &[T]) -> Result<(), BadWorkflow> {
     let mut seen = BTreeSet::new();
     match names.iter().find(|name| !seen.insert(*name)) {
-        Some(twice) => Err(field(name, format!("`{twice}` is there twice"))),
+        Some(twice) => Err(field(name, format!("`{twice}` occurs twice"))),
         None => Ok(()),
     }
 }

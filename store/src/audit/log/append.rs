@@ -44,17 +44,17 @@ pub(crate) struct Entries<'r> {
 /// The end of the log, to which the next record is appended.
 #[derive(Debug, Clone)]
 pub(crate) struct Tip {
-    /// The latest timestamp in it, in microseconds; the lowest possible for an empty one.
+    /// The latest timestamp in the log, in microseconds; `i64::MIN` for an empty log.
     pub(crate) latest_time_us: i64,
-    /// The last block in which an event is known to be indexed. What is not known is indexed once more, which
+    /// The last block in which each event is known to be indexed. An event without an entry here is indexed again, which
     /// changes nothing.
     indexed: HashMap<&'static str, u64>,
-    /// The last row, which the next record's entries may still fit into: the number of its first entry, and its text.
+    /// The last row, if it has space for more entries: the number of its first entry, and its text.
     row: Option<(u64, Vec<u8>)>,
 }
 
 impl Tip {
-    /// A tip of which only the latest timestamp is known.
+    /// A tip that holds only the latest timestamp.
     pub(crate) fn new(latest_time_us: i64) -> Self {
         Self { latest_time_us, indexed: HashMap::new(), row: None }
     }

@@ -27,7 +27,7 @@ pub(super) struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// Sets `removed` if a snapshot was removed because it is damaged or not the `known` one.
+    /// Opens the database. Sets `removed` if a snapshot was removed because it is damaged or not the `known` one.
     pub(super) fn open(
         options: &Options,
         known: Option<SnapshotId>,
@@ -77,10 +77,10 @@ fn open_sled(
     once_free(|| try_open_sled(options, known, removed))
 }
 
-/// Takes the lock on the state directory `dir`: one process has a store at a time, also while its database is reopened.
+/// Locks the state directory `dir`: only one process may use a store at a time, even while its database is reopened.
 ///
 /// # Errors
-/// `Locked` if another process has it for [`LOCK_ATTEMPTS`] attempts.
+/// `Locked` if another process still holds the lock after [`LOCK_ATTEMPTS`] attempts.
 pub(crate) fn lock_state(dir: &Path) -> Result<File, StoreError> {
     let io = |source| StoreError::Io { path: dir.to_owned(), source };
     let file = File::open(dir).map_err(io)?;
@@ -109,7 +109,7 @@ fn try_open_sled(
     removed: &mut bool,
 ) -> Result<sled::Db, StoreError> {
     let path = options.dir.join(DATABASE_DIR);
-    // an attempt after one that removed a snapshot finds none
+    // a retry after the removal of a snapshot finds no snapshot
     *removed |= remove_unusable_files(options, &path, known)?;
     let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
     match caught(|| config.open()) {

@@ -1,4 +1,4 @@
-//! Payloads in the archive, read whole or in part.
+//! Reads payloads of the archive, completely or in part.
 
 use super::{FORMAT, FRAME_BYTES, SKIPPABLE_HEAD_BYTES, path, skippable_head};
 use crate::base::error::StoreError;
@@ -9,10 +9,10 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What [`Archive::slice`] hands back is at most so long.
+/// The longest result of [`Archive::slice`], in bytes.
 pub const MAX_SLICE_BYTES: u64 = 16 << 20;
 
-/// A payload in the archive, read by any number of threads. A copy is the same payload.
+/// A payload in the archive. Any number of threads can read it; a clone reads the same payload.
 #[derive(Debug, Clone)]
 pub struct Archive {
     inner: Arc<Inner>,
@@ -22,17 +22,17 @@ pub struct Archive {
 struct Inner {
     file: Sealed,
     sha256: Sha256Hex,
-    /// Where its frames lie.
+    /// The positions of its frames.
     index: Index,
     size_bytes: u64,
 }
 
 impl Archive {
-    /// Opens the payload with the digest `sha256` in the archive in `dir`, which is `owner`'s, and reads and checks its index.
+    /// Opens the payload with the digest `sha256` in the archive directory `dir` of `owner`. Reads and checks its index.
     ///
     /// # Errors
-    /// `SourceFile` where there is none, index or footer are damaged, or the file was cut; `Io` where it cannot be read;
-    /// `Newer` where another version wrote it.
+    /// `SourceFile` if the file is missing or truncated, or its index or footer is damaged; `Io` if it cannot be read;
+    /// `Newer` if another version wrote it.
     pub fn open(dir: &Path, sha256: &Sha256Hex, owner: &Owner) -> Result<Self, StoreError> {
         let file = Sealed::open(&path(dir, sha256), owner)?;
         let (Footer { count: size_bytes, sha256: found, index_at, .. }, index) = file.seal(&FORMAT)?;
@@ -54,24 +54,24 @@ impl Archive {
         Ok(Self { inner: Arc::new(Inner { file, sha256: sha256.clone(), index, size_bytes }) })
     }
 
-    /// The payload's length as it came.
+    /// The length of the uncompressed payload, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.inner.size_bytes
     }
 
-    /// The whole payload, from its start.
+    /// A reader of the whole payload.
     #[must_use]
     pub fn reader(&self) -> ArchiveReader {
         let archive = self.clone();
         ArchiveReader { archive, next_frame: 0, compressed: Vec::new(), frame: Vec::new(), at: 0 }
     }
 
-    /// `len_bytes` of the payload from `at` on, both counted as it came: a raw record.
+    /// A raw record: `len_bytes` bytes of the uncompressed payload, from offset `at`.
     ///
     /// # Errors
-    /// `TooLarge` where that is more than [`MAX_SLICE_BYTES`]; `SourceFile` where a frame is damaged, or the payload
-    /// ends before that; `Io` where it cannot be read.
+    /// `TooLarge` if `len_bytes` exceeds [`MAX_SLICE_BYTES`]; `SourceFile` if a frame is damaged, or the payload is
+    /// shorter; `Io` if it cannot be read.
     pub fn slice(&self, at: u64, len_bytes: u64) -> Result<Vec<u8>, StoreError> {
         if len_bytes > MAX_SLICE_BYTES {
             let (what, max_bytes) = ("a piece of a payload", MAX_SLICE_BYTES);
@@ -79,7 +79,7 @@ impl Archive {
         }
         if at.checked_add(len_bytes).is_none_or(|end| end > self.inner.size_bytes) {
             let what = format!(
-                "the payload has {} bytes, and {len_bytes} from byte {at} on are wanted",
+                "the payload has {} bytes, and {len_bytes} from byte {at} on are requested",
                 self.inner.size_bytes
             );
             return Err(self.inner.file.damaged(0, &what));
@@ -97,10 +97,10 @@ impl Archive {
         Ok(slice)
     }
 
-    /// Reads all of the file anew and checks it against its name.
+    /// Reads the whole file again and checks it against the SHA-256 in its name.
     ///
     /// # Errors
-    /// `SourceFile` that names the first damaged frame by file and offset, `Io` where it cannot be read.
+    /// `SourceFile` with the file and the offset of the first damaged frame; `Io` if it cannot be read.
     pub fn verify(&self) -> Result<(), StoreError> {
         let Inner { file, sha256, .. } = self.inner.as_ref();
         let dir = file.path().parent().unwrap_or(Path::new(""));
@@ -117,7 +117,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Reads a frame by its number, from 0; `compressed` is used again and again.
+    /// Reads the frame `number`, counted from 0; `compressed` is a reused buffer.
     fn read_frame(&self, number: usize, compressed: &mut Vec<u8>) -> Result<Vec<u8>, StoreError> {
         let Inner { file, index, size_bytes, .. } = self.inner.as_ref();
         let place =
@@ -125,7 +125,7 @@ impl Archive {
         file.read_checked(place.at, place.len_bytes.into(), place.crc, compressed)?;
         let before_bytes = number as u64 * FRAME_BYTES as u64;
         let len_bytes = size_bytes.saturating_sub(before_bytes).min(FRAME_BYTES as u64);
-        // takes no more memory than a frame may have, whatever is written in it
+        // the limit bounds the memory, even if a damaged frame declares another size
         match zstd::bulk::decompress(compressed, FRAME_BYTES) {
             Ok(frame) if frame.len() as u64 == len_bytes => Ok(frame),
             Ok(frame) => {
@@ -137,15 +137,15 @@ impl Archive {
     }
 }
 
-/// A payload from its start to its end, one frame of it in memory. A damaged frame is an error of the kind `InvalidData`
-/// that holds the [`StoreError`].
+/// Reads a payload from start to end, with one frame in memory. A damaged frame is an error of the kind `InvalidData` that
+/// contains the [`StoreError`].
 #[derive(Debug)]
 pub struct ArchiveReader {
     archive: Archive,
     next_frame: usize,
     compressed: Vec<u8>,
     frame: Vec<u8>,
-    /// How much of the frame was handed out.
+    /// The offset in the frame up to which bytes were returned.
     at: usize,
 }
 
@@ -163,7 +163,7 @@ impl Read for ArchiveReader {
     }
 }
 
-/// In which frame a byte of the payload lies, and where in it.
+/// The number of the frame that contains byte `at` of the payload, and the offset in that frame.
 fn frame_of(at: u64) -> (usize, usize) {
     let frame_bytes = FRAME_BYTES as u64;
     ((at / frame_bytes) as usize, (at % frame_bytes) as usize)

@@ -42,7 +42,7 @@ fn damage(error: StoreError) -> String {
     }
 }
 
-/// Text like a table's, of so many bytes, which differs throughout.
+/// Text like a table's, with `size_bytes` bytes and no repetition.
 fn table(size_bytes: usize) -> Vec<u8> {
     let lines =
         (0_u64..).flat_map(|n| format!("{n},{}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes());
@@ -53,7 +53,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn a_payload_is_read_as_it_came_whole_and_in_part(
+    fn archive_returns_payloads_and_slices_unchanged(
         size in prop_oneof![0..2000_usize, Just(FRAME_BYTES), Just(2 * FRAME_BYTES), FRAME_BYTES..4 * FRAME_BYTES],
         piece_bytes in 1000..700_000_usize,
         ends in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 8),
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn any_flipped_bit_is_found_and_named(size in 0..2 * FRAME_BYTES, place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+    fn verify_reports_any_flipped_bit_with_its_file(size in 0..2 * FRAME_BYTES, place in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let (dir, archived) = archive(&table(size), FRAME_BYTES);
         let path = path(dir.path(), &archived.sha256);
         let mut bytes = fs::read(&path).expect("it is read");
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_file_is_found(size in 0..2 * FRAME_BYTES, place in any::<prop::sample::Index>()) {
+    fn open_detects_a_truncated_payload(size in 0..2 * FRAME_BYTES, place in any::<prop::sample::Index>()) {
         let (dir, archived) = archive(&table(size), FRAME_BYTES);
         let file = OpenOptions::new().write(true).open(path(dir.path(), &archived.sha256)).expect("it opens");
         let len = file.metadata().expect("it is there").len();
@@ -97,7 +97,7 @@ proptest! {
 }
 
 #[test]
-fn there_is_no_bit_of_a_file_that_is_not_checked() {
+fn verify_detects_each_flipped_bit_of_a_short_payload() {
     let (dir, archived) = archive(b"a short payload", 15);
     let path = path(dir.path(), &archived.sha256);
     let whole = fs::read(&path).expect("it is read");
@@ -111,7 +111,7 @@ fn there_is_no_bit_of_a_file_that_is_not_checked() {
 }
 
 #[test]
-fn a_damaged_frame_is_named_and_the_others_are_read() {
+fn damaged_frame_is_reported_and_other_frames_are_readable() {
     let payload = table(3 * FRAME_BYTES);
     let (dir, archived) = archive(&payload, FRAME_BYTES);
     let path = path(dir.path(), &archived.sha256);
@@ -133,7 +133,7 @@ fn a_damaged_frame_is_named_and_the_others_are_read() {
 }
 
 #[test]
-fn any_zstd_decompresses_the_file_to_the_payload() {
+fn archive_file_is_decompressed_by_plain_zstd() {
     let payload = table(2 * FRAME_BYTES + 1);
     let (dir, archived) = archive(&payload, FRAME_BYTES);
     let file = fs::File::open(path(dir.path(), &archived.sha256)).expect("it opens");
@@ -141,7 +141,7 @@ fn any_zstd_decompresses_the_file_to_the_payload() {
 }
 
 #[test]
-fn repeated_payload_changes_nothing_and_a_dropped_one_leaves_nothing() {
+fn writer_keeps_a_repeated_payload_and_removes_a_dropped_one() {
     let payload = table(FRAME_BYTES + 1);
     let (dir, archived) = archive(&payload, FRAME_BYTES);
     let before = fs::read(path(dir.path(), &archived.sha256)).expect("it is read");
@@ -158,7 +158,7 @@ fn repeated_payload_changes_nothing_and_a_dropped_one_leaves_nothing() {
 }
 
 #[test]
-fn a_payload_under_another_name_is_not_taken_for_that_one() {
+fn open_rejects_a_renamed_payload() {
     let (dir, archived) = archive(b"one", 1);
     let other = Sha256Hex::of(b"other");
     fs::rename(path(dir.path(), &archived.sha256), path(dir.path(), &other)).expect("it is renamed");
@@ -167,7 +167,7 @@ fn a_payload_under_another_name_is_not_taken_for_that_one() {
 }
 
 #[test]
-fn a_piece_beyond_the_end_or_longer_than_allowed_is_an_error() {
+fn slice_rejects_ranges_beyond_the_end_and_above_the_limit() {
     let (dir, archived) = archive(b"short", 5);
     let archive = open(&dir, &archived).expect("it opens");
     for (at, len) in [(0, 6), (5, 1), (6, 0), (u64::MAX, 1)] {
@@ -178,9 +178,9 @@ fn a_piece_beyond_the_end_or_longer_than_allowed_is_an_error() {
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused}");
 }
 
-/// Its checksums are right, so that zstd gets to see it.
+/// The checksums are valid, so that zstd decompresses the frame.
 #[test]
-fn a_frame_that_would_swell_is_refused() {
+fn slice_rejects_a_decompression_bomb() {
     let dir = tempfile::tempdir().expect("a directory");
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).expect("it is compressed");
     let mut index = Vec::new();
@@ -195,7 +195,7 @@ fn a_frame_that_would_swell_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told_of_as_what_it_is() {
+fn archive_writer_reports_a_full_disk_as_unavailable() {
     let dir = tempfile::tempdir().expect("a directory");
     let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
     let path = TempPath::try_from_path(dir.path().join("payload")).expect("a path");

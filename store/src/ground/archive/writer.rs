@@ -1,4 +1,4 @@
-//! A payload on its way into the archive.
+//! Writes a payload to the archive.
 
 use super::{FORMAT, FRAME_BYTES, path, skippable_head};
 use crate::base::disk::{FreeSpace, sync_dir};
@@ -13,30 +13,30 @@ use zstd::bulk::Compressor;
 
 /// The prefix of the names of incomplete payloads and of marks ([`mark`]).
 const UNFINISHED: &str = "payload-";
-/// A payload is at most so long, 1 TiB; its index then takes 32 MiB of memory.
+/// The longest payload: 1 TiB. Its index takes 32 MiB of memory.
 pub const MAX_PAYLOAD_BYTES: u64 = 1 << 40;
 
-/// Takes a payload piece by piece. Dropped before [`ArchiveWriter::finish`], it leaves nothing.
+/// Receives a payload in pieces. If it is dropped before [`ArchiveWriter::finish`], it leaves no file.
 pub struct ArchiveWriter {
     dir: PathBuf,
     file: NamedTempFile,
     compressor: Compressor<'static>,
     sha256: Sha256Stream,
-    /// What came since the last frame.
+    /// The bytes since the last complete frame.
     frame: Vec<u8>,
     compressed: Vec<u8>,
     index: Vec<u8>,
     size_bytes: u64,
-    /// What must stay free, where that is checked.
+    /// The minimum of free space, if it is checked.
     free: Option<FreeSpace>,
 }
 
 /// A payload in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Archived {
-    /// The digest of its bytes, which is its name.
+    /// The SHA-256 of the payload, which is also its name.
     pub sha256: Sha256Hex,
-    /// Its length as it came.
+    /// The length of the uncompressed payload, in bytes.
     pub size_bytes: u64,
 }
 
@@ -46,16 +46,16 @@ pub(in crate::ground) fn mark(dir: &Path, sha256: &str) -> PathBuf {
     dir.join(format!("{UNFINISHED}{sha256}"))
 }
 
-/// Whether the file at `path` is a payload that was not archived to its end, or a mark.
+/// Whether the file at `path` is an incomplete payload or a mark.
 pub(in crate::ground) fn is_unfinished(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes()))
 }
 
 impl ArchiveWriter {
-    /// Begins a payload in the archive in `dir`.
+    /// Begins a payload in the archive directory `dir`.
     ///
     /// # Errors
-    /// `Unavailable` where there is no room, `Io` where no file can be made there.
+    /// `Unavailable` if the disk is full, `Io` if the file cannot be created for another reason.
     pub fn create(dir: &Path) -> Result<Self, StoreError> {
         let open = || {
             Ok((
@@ -81,11 +81,11 @@ impl ArchiveWriter {
         }
     }
 
-    /// Takes the payload's next bytes.
+    /// Appends the next bytes of the payload.
     ///
     /// # Errors
-    /// `TooLarge` where the payload would be longer than [`MAX_PAYLOAD_BYTES`], `Unavailable` where there is no room, `Io`
-    /// where it cannot be written otherwise: the payload is then to be given up.
+    /// `TooLarge` if the payload exceeds [`MAX_PAYLOAD_BYTES`], `Unavailable` if space is short, `Io` for other write
+    /// errors. After an error, the caller must drop the writer.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         let size_bytes = self.size_bytes + bytes.len() as u64;
         if size_bytes > MAX_PAYLOAD_BYTES {
@@ -105,12 +105,12 @@ impl ArchiveWriter {
         Ok(())
     }
 
-    /// Writes what is left, makes the file durable, and gives it its name. A payload that is there already is replaced by
-    /// itself. A new one has a [`mark`] until a commit names it.
+    /// Writes the remaining bytes, syncs the file, and gives it its name. If the same payload exists already, the new file
+    /// replaces it. A new payload has a [`mark`] until a commit names it.
     ///
     /// # Errors
-    /// `Unavailable` where there is no room, `Io` where it cannot be written otherwise. Nothing is then left, or the whole
-    /// payload where all but its name could be made durable.
+    /// `Unavailable` if space is short, `Io` for other write errors. Afterwards the archive has either no new file, or the
+    /// complete payload if only the sync of its name failed.
     pub fn finish(mut self) -> Result<Archived, StoreError> {
         let sha256 = std::mem::take(&mut self.sha256).finish_bytes();
         self.seal(&sha256).map_err(|source| StoreError::unwritten(self.file.path(), source))?;
@@ -125,7 +125,7 @@ impl ArchiveWriter {
         Ok(archived)
     }
 
-    /// The same writer, which stops where less space is free than must stay free.
+    /// The same writer, with a check of free space: it stops if less than the minimum is free.
     pub(in crate::ground) fn keeping(self, free: FreeSpace) -> Self {
         Self { free: Some(free), ..self }
     }

@@ -27,14 +27,14 @@ fn asked(world: &World, second: i64) -> (usize, u64) {
 }
 
 #[test]
-fn what_had_ended_by_then_goes_and_everything_else_stays() {
+fn prune_removes_only_content_that_ceased_to_hold() {
     let mut world = world();
     let holds: Vec<_> = [200, 300, 999].map(|second| world.holds(second, None)).into();
     let export = world.export();
     assert_eq!(world.prune(200), (1, Vec::new()));
     assert_eq!(asked(&world, 100), (2, 1));
     assert_eq!(holds, [200, 300, 999].map(|second| world.holds(second, None)));
-    // a release that says what still holds is not touched, though an earlier one has said it first
+    // a statement keeps its content if a later release repeats it, although the earlier statement was the first
     let first = releases()[0].input().raw_sha256;
     assert_eq!(world.prune(300), (3, Vec::new()));
     assert_eq!(world.holds(300, None), holds[1]);
@@ -58,7 +58,7 @@ fn what_had_ended_by_then_goes_and_everything_else_stays() {
 }
 
 #[test]
-fn payloads_that_nothing_with_content_comes_from_are_told_and_go() {
+fn prune_lists_payloads_without_remaining_content() {
     let mut world = world();
     world.ingest(&reading("4", 400, true, vec![said("FRA", 1, 9)]));
     world.reopen();
@@ -80,7 +80,7 @@ fn payloads_that_nothing_with_content_comes_from_are_told_and_go() {
 }
 
 #[test]
-fn pruning_that_is_given_up_leaves_no_files() {
+fn dropped_pruning_leaves_no_files() {
     let world = world();
     let before = world.file_names();
     let pruned = world.view().prune(at(300), |_| true).unwrap().unwrap();

@@ -27,7 +27,7 @@ fn briefly(answered: &Answered) -> Vec<(String, u32, u64)> {
 }
 
 #[test]
-fn a_whole_identity_is_one_lookup_and_its_beginning_a_short_walk() {
+fn query_uses_the_identity_or_its_prefix_for_access() {
     let world = world();
     let one = ask(&world, 150, &[("year", "eq", json!(2)), ("country", "eq", json!("ABW"))]);
     assert_eq!((briefly(&one), one.scanned), (vec![("ABW".into(), 2, 14)], 1));
@@ -40,7 +40,7 @@ fn a_whole_identity_is_one_lookup_and_its_beginning_a_short_walk() {
 }
 
 #[test]
-fn an_index_leads_to_what_had_a_value_and_only_what_has_it_is_found() {
+fn query_by_index_returns_only_records_with_the_current_value() {
     let world = world();
     let north = |second| ask(&world, second, &[("region", "eq", json!("north")), ("year", "lt", json!(4))]);
     let (before, after) = (north(150), north(250));
@@ -49,13 +49,13 @@ fn an_index_leads_to_what_had_a_value_and_only_what_has_it_is_found() {
     assert!(briefly(&after).iter().all(|(country, ..)| country != "ABW"));
     let south = ask(&world, 250, &[("region", "eq", json!("south"))]);
     assert_eq!((south.found.len(), south.scanned), (43, 43));
-    // where the beginning of the things leaves little, that is the way
+    // an identity prefix with few records is preferred to the index
     let both = ask(&world, 250, &[("region", "eq", json!("south")), ("country", "eq", json!("ABW"))]);
     assert_eq!((both.access, both.found.len()), (Access::IdentityPrefix, 3));
 }
 
 #[test]
-fn index_is_used_where_it_yields_less_than_the_identity_prefix() {
+fn query_uses_the_index_if_it_has_fewer_records_than_the_prefix() {
     let mut world = World::new();
     let mut all: Vec<_> = (0..20_000).map(|year| said("ABW", year, 1)).collect();
     all[777].region = "east".into();
@@ -68,7 +68,7 @@ fn index_is_used_where_it_yields_less_than_the_identity_prefix() {
 }
 
 #[test]
-fn a_page_ends_early_and_says_where_to_go_on() {
+fn query_page_ends_at_its_limits_and_names_the_next_key() {
     let (world, ontology) = (world(), ontology());
     let view = world.view();
     for filters in [
@@ -97,7 +97,7 @@ fn a_page_ends_early_and_says_where_to_go_on() {
                 found.extend(page.found);
                 scanned += page.scanned;
                 let Some(more) = page.more else { break };
-                assert!(after.is_none_or(|after| after < more), "it goes on");
+                assert!(after.is_none_or(|after| after < more), "the position advances");
                 after = Some(more);
             }
             assert_eq!((found, scanned), (whole.found.clone(), whole.scanned), "{filters:?}");
@@ -106,9 +106,9 @@ fn a_page_ends_early_and_says_where_to_go_on() {
 }
 
 #[test]
-fn a_page_ends_with_its_bytes_though_not_before_its_first_record() {
+fn query_page_ends_at_its_size_limit_after_at_least_one_record() {
     let (mut world, ontology) = (World::new(), ontology());
-    // each of these is six letters of what is said, and one of an index
+    // each letter has six bytes in the content, and one in the index
     let wordy = |year| Said { region: "\u{1}".repeat(7000), ..said("ABW", year, 1) };
     world.ingest(&reading("1", 100, false, (0..5).map(wordy).collect()));
     let mut query = query(&ontology, &[]);
@@ -128,7 +128,7 @@ fn a_page_ends_with_its_bytes_though_not_before_its_first_record() {
 }
 
 #[test]
-fn a_place_to_go_on_that_lies_elsewhere_leads_to_nothing_else() {
+fn query_after_a_foreign_key_returns_only_matching_records() {
     let (world, ontology) = (world(), ontology());
     let query = query(&ontology, &[("country", "eq", json!("FRA"))]);
     for (place, found) in [(said("ABW", 1, 1), 20), (said("ZWE", 20, 1), 0), (said("FRA", 18, 1), 2)] {
@@ -159,7 +159,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_way_to_the_records_finds_what_looking_at_all_of_them_does(
+    fn query_finds_the_same_records_as_a_plain_filter(
         records in proptest::collection::vec(("[ab\"\\\\\u{0}\u{1}é/]{0,3}", 0_u32..9, 0_u64..9), 0..40),
         questions in proptest::collection::vec(proptest::collection::vec(filter(), 0..3), 1..30),
     ) {
@@ -188,7 +188,7 @@ proptest! {
 }
 
 #[test]
-fn query_over_its_work_budget_fails_and_a_cheap_one_does_not() {
+fn query_fails_above_its_work_budget() {
     let world = world();
     let ontology = ontology();
     let filters = vec![("region", "regex", json!("^n.*h$")); 31];
@@ -200,7 +200,7 @@ fn query_over_its_work_budget_fails_and_a_cheap_one_does_not() {
 }
 
 #[test]
-fn query_stops_once_it_is_told_not_to_go_on() {
+fn query_stops_after_its_callback_returns_false() {
     let world = world();
     let filters = vec![("region", "regex", json!("^n.*h$")); 31];
     let asked = std::cell::Cell::new(0);

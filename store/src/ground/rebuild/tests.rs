@@ -3,7 +3,7 @@ use crate::ground::testing::*;
 use std::fs;
 use std::path::Path;
 
-/// Releases of which the first is so large that the next ones come to files of their own.
+/// Releases of which the first is so large that the later ones get separate files.
 fn releases() -> [Reading; 4] {
     let years = |people: u64| (0..400).map(move |year| said("ABW", year, people));
     let few = |people: u64| vec![said("ABW", 3, people), said("FRA", 1, people)];
@@ -17,7 +17,7 @@ fn releases() -> [Reading; 4] {
     ]
 }
 
-/// A source that was pruned once between two runs, and once behind the last one.
+/// A source that was pruned once between two runs, and once after the last one.
 fn world() -> World {
     world_pruned([None, None, Some(300), Some(400)])
 }
@@ -41,7 +41,7 @@ fn flip(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Takes each step again, and reads `releases` for the runs.
+/// Repeats each step, and reads `releases` for the runs.
 fn rebuilt(world: &World, releases: &[Reading]) -> Result<Vec<FileRef>, RebuildError> {
     let mut rebuilding = world.store().rebuilding(&oracle_id())?.expect("it is registered");
     let damaged = rebuilding.damaged();
@@ -53,7 +53,7 @@ fn rebuilt(world: &World, releases: &[Reading]) -> Result<Vec<FileRef>, RebuildE
                 let run = (&completed.run_id, release.run);
                 let staging = world.staging_in(rebuilding.apart(), run, reading);
                 let staged = staging.finish(&*rebuilding.view()?, release, |_| true)?;
-                rebuilding.add(&completed, staged.expect("nobody says to stop"))?;
+                rebuilding.add(&completed, staged.expect("it is not stopped"))?;
             }
             Step::Prune(before) => assert!(rebuilding.prune(before, |_| true)?),
         }
@@ -67,7 +67,7 @@ fn work(world: &World) -> usize {
 }
 
 #[test]
-fn files_that_are_damaged_or_gone_are_made_anew_as_they_were() {
+fn rebuild_recreates_damaged_and_missing_files() {
     for after in [[None, None, Some(300), Some(400)], [None, Some(200), Some(300), None]] {
         files_are_made_anew(world_pruned(after));
     }
@@ -99,7 +99,7 @@ fn files_are_made_anew(mut world: World) {
 }
 
 #[test]
-fn what_was_pruned_stays_pruned_at_its_place_among_the_runs() {
+fn steps_list_prunings_in_order_with_the_runs() {
     let world = world();
     let steps = world.store().steps(&world.view().state).unwrap();
     let told = steps.iter().map(|step| match step {
@@ -113,15 +113,15 @@ fn what_was_pruned_stays_pruned_at_its_place_among_the_runs() {
 }
 
 #[test]
-fn a_payload_that_says_something_else_changes_nothing() {
+fn rebuild_from_another_payload_changes_nothing() {
     let world = world();
     let file = world.view().state.files[0].clone();
     flip(&world.facts_path(&file));
     let damaged = fs::read(world.facts_path(&file)).unwrap();
     let names = world.file_names();
-    for (release, told) in [(0, "what source worldbank has ingested comes"), (3, "run ")] {
+    for (release, told) in [(0, "the rebuild of source worldbank gives"), (3, "run ")] {
         let mut others = releases();
-        // where it says something else of the same records, only the source's own files tell
+        // only the source's own files show another content of the same records
         others[release].said.truncate(if release == 3 { 1 } else { 400 });
         others[release].said[0].people += 1;
         let refused = rebuilt(&world, &others).expect_err("it is another payload").to_string();
@@ -132,7 +132,7 @@ fn a_payload_that_says_something_else_changes_nothing() {
 }
 
 #[test]
-fn runs_whose_payloads_are_not_whole_are_named_with_the_reason() {
+fn unreadable_payloads_are_listed_with_their_reason() {
     let world = world();
     let ask = || world.store().unreadable_payloads(&world.view().state).unwrap();
     assert_eq!(ask(), []);

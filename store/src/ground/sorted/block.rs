@@ -1,9 +1,9 @@
-//! Rows in key order as bytes: how a block is made and gone through.
+//! The encoding of rows in key order as a block.
 //!
-//! A block is the length of its keys, the keys, and the values: who looks for a key does not touch the values before
-//! it. A key is three numbers and some bytes: how much of it is that of the key before it in the block, the length of
-//! the rest, the length of its value, and the rest. The first one shares nothing. Numbers are in base 128
-//! (`varint` of the domain).
+//! A block has the total length of its keys, the keys, and the values, so that a search for a key does not touch values. A
+//! key is encoded as three numbers and some bytes: the length of the prefix that it shares with the key before it in the
+//! block, the length of the rest, the length of its value, and the rest. The first key of a block shares nothing. Numbers
+//! are in base 128 (`varint` of the domain).
 
 use crate::base::error::StoreError;
 use crate::ground::index::shared_bytes;
@@ -11,22 +11,22 @@ use bytes::Bytes;
 use oracled_domain::base::varint::{put, take};
 use std::ops::Range;
 
-/// A block is full at so many bytes, about a page. A row that is longer has a block of its own.
+/// The size of a full block, in bytes. A longer row gets a block of its own.
 pub(in crate::ground) const BLOCK_BYTES: usize = 4096;
-/// A key is at most so long: the index holds one of each block.
+/// The longest key, in bytes. The index has one key of each block.
 pub const MAX_KEY_BYTES: usize = 16 * 1024;
-/// A key and its value have together at most so many bytes.
+/// The longest row, in bytes: key and value together.
 pub const MAX_ROW_BYTES: usize = 4 << 20;
-/// The most that three numbers of 32 bits take.
+/// The longest encoding of three numbers of 32 bits, in bytes.
 const ROW_HEAD_BYTES: usize = 15;
-/// The most that one takes.
+/// The longest encoding of one such number, in bytes.
 const BLOCK_HEAD_BYTES: usize = 5;
 
-/// Bytes that are no rows.
+/// The error for bytes that are not valid rows.
 #[derive(Debug)]
 pub(in crate::ground) struct Malformed;
 
-/// Refuses a row that is longer than any file takes.
+/// Checks that a row is not longer than a file allows.
 pub(in crate::ground) fn check_row(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
     let row_bytes = key.len() + value.len();
     for (what, size, max) in [("a key", key.len(), MAX_KEY_BYTES), ("a row", row_bytes, MAX_ROW_BYTES)] {
@@ -37,24 +37,24 @@ pub(in crate::ground) fn check_row(key: &[u8], value: &[u8]) -> Result<(), Store
     Ok(())
 }
 
-/// A block in the making.
+/// A block that is being built.
 #[derive(Debug, Default)]
 pub(in crate::ground) struct BlockBuilder {
     keys: Vec<u8>,
     values: Vec<u8>,
     last_key: Vec<u8>,
-    /// The last block that was finished.
+    /// The bytes of the last finished block.
     finished: Vec<u8>,
 }
 
 impl BlockBuilder {
-    /// Whether a row fits: any fits into an empty block.
+    /// Whether a row fits. An empty block accepts any row.
     pub(in crate::ground) fn fits(&self, key: &[u8], value: &[u8]) -> bool {
         let held_bytes = BLOCK_HEAD_BYTES + self.keys.len() + self.values.len();
         self.is_empty() || held_bytes + ROW_HEAD_BYTES + key.len() + value.len() <= BLOCK_BYTES
     }
 
-    /// Appends a row; its key is not below the last one's.
+    /// Appends a row. Its key must not be lower than the last one.
     pub(in crate::ground) fn push(&mut self, key: &[u8], value: &[u8]) {
         let shared = if self.is_empty() { 0 } else { shared_bytes(&self.last_key, key) };
         let rest = key.get(shared..).unwrap_or_default();
@@ -71,12 +71,12 @@ impl BlockBuilder {
         self.keys.is_empty()
     }
 
-    /// The key of the last row, also of one that is in an earlier block.
+    /// The key of the last row, even if that row is in an earlier block.
     pub(in crate::ground) fn last_key(&self) -> &[u8] {
         &self.last_key
     }
 
-    /// The block's bytes; then the next one begins.
+    /// Returns the block's bytes and begins the next block.
     pub(in crate::ground) fn finish(&mut self) -> &[u8] {
         self.finished.clear();
         put(&mut self.finished, self.keys.len() as u64);
@@ -86,20 +86,20 @@ impl BlockBuilder {
     }
 }
 
-/// A block that is gone through.
+/// Reads the rows of a block.
 #[derive(Debug, Default)]
 pub(in crate::ground) struct BlockRows {
     bytes: Bytes,
-    /// Where the keys lie that are still to come.
+    /// The range of the remaining keys.
     keys: Range<usize>,
     key: Vec<u8>,
     value: Range<usize>,
 }
 
 impl BlockRows {
-    /// Begins with another block.
+    /// Begins to read another block.
     pub(in crate::ground) fn begin(&mut self, bytes: Bytes) {
-        // where they cannot be told apart there are none, at a place that is not there: the first step will find out
+        // a block that cannot be split gets an invalid range, for which the first `advance` returns the error
         let (keys_bytes, values_bytes) =
             split(&bytes).map_or((0, usize::MAX), |(keys, values)| (keys.len(), values.len()));
         let values_at = bytes.len().checked_sub(values_bytes).unwrap_or(usize::MAX);
@@ -109,7 +109,7 @@ impl BlockRows {
         self.key.clear();
     }
 
-    /// Goes to the next row; `false` behind the last one.
+    /// Moves to the next row. Returns `false` after the last one.
     pub(in crate::ground) fn advance(&mut self) -> Result<bool, Malformed> {
         let mut keys = self.bytes.get(self.keys.clone()).ok_or(Malformed)?;
         if keys.is_empty() {
@@ -125,17 +125,17 @@ impl BlockRows {
         Ok(true)
     }
 
-    /// The key of the row that it is at.
+    /// The key of the current row.
     pub(in crate::ground) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The value of the row that it is at.
+    /// The value of the current row.
     pub(in crate::ground) fn value(&self) -> &[u8] {
         self.bytes.get(self.value.clone()).unwrap_or_default()
     }
 
-    /// The same, which keeps the block in memory instead of being copied.
+    /// The value of the current row. It is not copied, so it keeps the block in memory.
     pub(in crate::ground) fn shared_value(&self) -> Bytes {
         self.bytes.slice_ref(self.value())
     }

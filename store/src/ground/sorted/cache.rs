@@ -1,4 +1,4 @@
-//! Blocks in memory: reading one from the system's own memory costs a few times what it takes to search it.
+//! A cache of blocks. Reading a block from the system's page cache takes a few times as long as searching it.
 
 use crate::base::error::StoreError;
 use bytes::Bytes;
@@ -6,17 +6,18 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 
-/// What a block costs in memory beside its bytes.
+/// The memory of a cached block in addition to its bytes.
 const ENTRY_BYTES: u64 = 128;
-/// The size by which the number of blocks that fit is guessed.
+/// The typical size of a block, for an estimate of how many blocks fit.
 const TYPICAL_BYTES: u64 = 4096;
 
-/// A file, by the beginning of its digest, and a block in it.
+/// The start of a file's digest, and the number of a block in it.
 type Place = (u128, usize);
 
-/// The blocks of any number of files that are read most, checked, within a bound of bytes. A copy is the same cache.
+/// The checked blocks that are read most, from any number of files, with a limit in bytes. A clone is the same cache.
 ///
-/// A file is known by its digest: opened again, it finds its blocks. Those of one that was removed make room for others.
+/// A file is identified by its digest, so that it finds its blocks when it is opened again. Blocks of a removed file are
+/// evicted over time.
 #[derive(Debug, Clone)]
 pub struct BlockCache {
     blocks: Arc<Cache<Place, Bytes, ByBytes>>,
@@ -32,19 +33,19 @@ impl Weighter<Place, Bytes> for ByBytes {
 }
 
 impl BlockCache {
-    /// A cache of at most `max_bytes`.
+    /// A cache of at most `max_bytes` bytes.
     #[must_use]
     pub fn new(max_bytes: u64) -> Self {
         let blocks = usize::try_from(max_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
         Self { blocks: Arc::new(Cache::with_weighter(blocks, max_bytes, ByBytes)) }
     }
 
-    /// Lets go of all blocks.
+    /// Removes all blocks.
     pub(in crate::ground) fn clear(&self) {
         self.blocks.clear();
     }
 
-    /// A block, from memory or by `read`.
+    /// A block from the cache, or from `read`.
     pub(super) fn block(
         &self,
         place: Place,

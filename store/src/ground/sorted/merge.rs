@@ -1,21 +1,21 @@
-//! Several sources of rows in key order as one.
+//! Merges several sources of rows in key order.
 
 use super::LentRow;
 use crate::base::error::StoreError;
 
-/// Rows in key order, gone through one by one.
+/// Rows in key order, read one by one.
 pub trait RowSource {
-    /// Goes to the next row.
+    /// Moves to the next row.
     ///
     /// # Errors
     /// The row cannot be read. There are no rows after an error.
     fn advance(&mut self) -> Result<(), StoreError>;
 
-    /// The row that it is at; `None` before the first row and after the last one.
+    /// The current row; `None` before the first row and after the last one.
     fn current(&self) -> Option<LentRow<'_>>;
 }
 
-/// The rows of several sources in key order; of equal keys those of the first source come first.
+/// The rows of several sources in key order. For equal keys, rows of earlier sources come first.
 #[derive(Debug)]
 pub struct Merge<S> {
     sources: Vec<S>,
@@ -25,7 +25,7 @@ pub struct Merge<S> {
 }
 
 impl<S: RowSource> Merge<S> {
-    /// Merges `sources`, none of which has begun.
+    /// Merges `sources`, of which none has been advanced yet.
     #[must_use]
     pub const fn new(sources: Vec<S>) -> Self {
         Self { sources, has_begun: false, source: None }
@@ -61,7 +61,7 @@ impl<S: RowSource + ?Sized> RowSource for Box<S> {
     }
 }
 
-/// The keys of a merge, each once.
+/// The distinct keys of a merge.
 #[derive(Debug)]
 pub struct Keys<S> {
     rows: Merge<S>,
@@ -70,7 +70,7 @@ pub struct Keys<S> {
 }
 
 impl<S: RowSource> Keys<S> {
-    /// The keys of `sources`, none of which has begun.
+    /// The distinct keys of `sources`, of which none has been advanced yet.
     #[must_use]
     pub const fn new(sources: Vec<S>) -> Self {
         Self { rows: Merge::new(sources), key: Vec::new(), has_begun: false }

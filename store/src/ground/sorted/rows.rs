@@ -1,4 +1,4 @@
-//! A stretch of a sorted file, row by row.
+//! Reads a range of a sorted file row by row.
 
 use super::block::BlockRows;
 use super::{LentRow, Row, RowSource, SortedFile};
@@ -6,7 +6,7 @@ use crate::base::error::StoreError;
 use bytes::Bytes;
 use std::ops::Bound;
 
-/// The rows of a file between two keys, in key order. It holds the file open, and one block of it in memory.
+/// The rows of a file between two keys, in key order. It keeps the file open and one block in memory.
 ///
 /// As a [`RowSource`] it lends each row; as an iterator it returns copies.
 #[derive(Debug)]
@@ -14,19 +14,19 @@ pub struct Rows {
     file: SortedFile,
     block: BlockRows,
     next_block: usize,
-    /// Where it begins, until it is there.
+    /// The start of the range; unbounded once the first row was found.
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
     at: At,
 }
 
-/// Where among its rows it is.
+/// The position in the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Before the first one.
+    /// Before the first row.
     Start,
     Row,
-    /// Behind the last one, or an error.
+    /// After the last row or an error.
     End,
 }
 
@@ -40,11 +40,11 @@ impl Rows {
         Self { file, block: BlockRows::default(), next_block, start, end, at: At::Start }
     }
 
-    /// Goes forward to the first row whose key is `key` or behind it. It stays where it is behind that already; `key` is not
-    /// before the first row.
+    /// Moves forward to the first row at or after `key`. Does nothing if the current row is already there. `key` must not
+    /// be before the start of the range.
     ///
     /// # Errors
-    /// As [`Rows::advance`].
+    /// The errors of [`Rows::advance`].
     pub fn seek(&mut self, key: &[u8]) -> Result<(), StoreError> {
         if self.at == At::End || self.current().is_some_and(|(current, _)| current >= key) {
             return Ok(());
@@ -57,12 +57,12 @@ impl Rows {
         self.advance()
     }
 
-    /// The value of [`Rows::current`], which keeps its block in memory instead of being copied.
+    /// The value of [`Rows::current`]. It is not copied, so it keeps its block in memory.
     pub(in crate::ground) fn shared_value(&self) -> Bytes {
         self.block.shared_value()
     }
 
-    /// Goes to the next row within the bounds; `false` if there is none.
+    /// Moves to the next row within the bounds. Returns `false` if there is none.
     fn step(&mut self) -> Result<bool, StoreError> {
         loop {
             let block = self.next_block.checked_sub(1);
@@ -86,13 +86,13 @@ impl Rows {
         }
     }
 
-    /// Goes to the next block; `false` if none lies before the end.
+    /// Moves to the next block. Returns `false` if it begins after the end of the range.
     fn next_block(&mut self) -> Result<bool, StoreError> {
         let (file, next) = (&self.file, self.next_block);
         if !file.first_key(next).is_some_and(|first| is_before(first, &self.end)) {
             return Ok(false);
         }
-        // whoever goes on from there reads much, and once
+        // only the first block of a range is a lookup; further blocks are read once and bypass the cache
         let is_looked_up = self.start != Bound::Unbounded;
         self.block.begin(if is_looked_up { file.look_up(next) } else { file.read_block(next) }?);
         self.next_block += 1;

@@ -27,7 +27,7 @@ fn written(rows: &Rows) -> (TempDir, PathBuf, Summary) {
     (dir, path, summary)
 }
 
-/// Rows of about 150 bytes, as many as are asked for.
+/// `rows` rows of about 150 bytes.
 fn plain(rows: u32) -> Rows {
     let row = |n: u32| (format!("record/{n:08}").into_bytes(), format!("{n:0135}").into_bytes());
     (0..rows).map(row).collect()
@@ -56,7 +56,7 @@ fn damage(error: StoreError) -> String {
     }
 }
 
-/// Keys over few letters, so that many begin alike, and values of which some are longer than a block.
+/// Keys of few different letters, so that many share a prefix, and values of which some are longer than a block.
 fn rows() -> impl Strategy<Value = Rows> {
     let key = vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(0xff)], 0..12);
     let value = prop_oneof![9 => vec(any::<u8>(), 0..300), 1 => vec(any::<u8>(), 3000..6000)];
@@ -67,7 +67,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_was_written_is_read(rows in rows(), others in vec(vec(0_u8..=0xff, 0..6), 0..20)) {
+    fn sorted_file_returns_all_written_rows(rows in rows(), others in vec(vec(0_u8..=0xff, 0..6), 0..20)) {
         let (_dir, path, summary) = written(&rows);
         let file = open(&path).expect("it opens");
         prop_assert_eq!((file.summary().rows, summary.rows), (rows.len() as u64, rows.len() as u64));
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn a_range_holds_what_a_map_has_there(
+    fn range_has_the_same_rows_as_a_map(
         rows in rows(),
         from in vec(prop_oneof![Just(b'a'), Just(0xff)], 0..5),
         to in vec(prop_oneof![Just(b'b'), Just(0xff)], 0..5),
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sought_in_order_is_what_a_map_has_from_there_on(
+    fn seek_returns_the_same_rows_as_a_map(
         rows in rows(),
         mut sought in vec(vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(0xff)], 0..4), 1..20),
         steps in 0..3_usize,
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn any_flipped_bit_is_found_and_named(rows in rows(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+    fn verify_reports_any_flipped_bit_with_its_file(rows in rows(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let (_dir, path, _) = written(&rows);
         let mut bytes = fs::read(&path).expect("it is read");
         let at = place.index(bytes.len());
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_is_sought_in_the_block_that_a_look_at_all_first_keys_finds(
+    fn index_finds_the_same_block_as_a_linear_search(
         begin in vec(any::<u8>(), 0..3),
         keys in btree_set(vec(prop_oneof![Just(0), Just(b'a'), Just(0xff)], 0..12), 0..100),
         others in vec(vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(0xff)], 0..12), 20),
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_file_is_found(rows in rows(), place in any::<prop::sample::Index>()) {
+    fn open_detects_a_truncated_file(rows in rows(), place in any::<prop::sample::Index>()) {
         let (_dir, path, _) = written(&rows);
         let len = fs::metadata(&path).expect("it is there").len();
         let file = OpenOptions::new().write(true).open(&path).expect("it opens");
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_no_rows_are_an_error_and_never_a_panic(bytes in vec(any::<u8>(), 0..64)) {
+    fn block_and_index_parse_any_bytes_without_a_panic(bytes in vec(any::<u8>(), 0..64)) {
         let mut block = BlockRows::default();
         block.begin(bytes.clone().into());
         while let Ok(true) = block.advance() {}
@@ -203,7 +203,7 @@ proptest! {
 }
 
 #[test]
-fn there_is_no_bit_of_a_file_that_is_not_checked() {
+fn verify_detects_each_flipped_bit_of_a_short_file() {
     let (_dir, path, _) = written(&plain(1));
     let whole = fs::read(&path).expect("it is read");
     for bit in 0..8 * whole.len() {
@@ -216,7 +216,7 @@ fn there_is_no_bit_of_a_file_that_is_not_checked() {
 }
 
 #[test]
-fn a_damaged_block_does_not_hide_the_others_and_is_named_by_its_offset() {
+fn damaged_block_is_reported_by_offset_and_others_are_readable() {
     let rows = plain(1000);
     let (_dir, path, _) = written(&rows);
     let mut bytes = fs::read(&path).expect("it is read");
@@ -237,11 +237,11 @@ fn a_damaged_block_does_not_hide_the_others_and_is_named_by_its_offset() {
     let mut read = file.with_prefix(b"");
     let before = read.by_ref().take_while(Result::is_ok).count();
     assert!((20..100).contains(&before), "{before}");
-    assert!(read.next().is_none(), "behind an error it ends");
+    assert!(read.next().is_none(), "rows end after an error");
 }
 
 #[test]
-fn what_is_looked_up_again_comes_from_memory_within_its_bound() {
+fn repeated_lookups_use_the_cache_within_its_limit() {
     const CACHE_BYTES: usize = 64 * 1024;
     let rows = plain(2000);
     let (_dir, path, summary) = written(&rows);
@@ -262,8 +262,8 @@ fn what_is_looked_up_again_comes_from_memory_within_its_bound() {
         assert_eq!(file.get(key).expect("it is in memory").as_ref(), Some(value));
     }
     damage(other.get(key).expect_err("another file's blocks are not this one's"));
-    damage(file.uncached().get(key).expect_err("it is read past the memory"));
-    damage(file.verify(&mut |_| Ok(())).expect_err("what is in memory does not count"));
+    damage(file.uncached().get(key).expect_err("it bypasses the cache"));
+    damage(file.verify(&mut |_| Ok(())).expect_err("it bypasses the cache"));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn same_rows_give_the_same_bytes_and_a_swapped_file_is_detected() {
 }
 
 #[test]
-fn keys_must_ascend() {
+fn writer_rejects_keys_out_of_order() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("rows");
     let mut writer = SortedWriter::create(&path).expect("it is made");
@@ -294,7 +294,7 @@ fn keys_must_ascend() {
 }
 
 #[test]
-fn a_row_is_as_long_as_it_may_be_and_no_longer() {
+fn writer_accepts_the_longest_row_and_rejects_longer_ones() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("rows");
     let key = vec![b'k'; MAX_KEY_BYTES];
@@ -312,7 +312,7 @@ fn a_row_is_as_long_as_it_may_be_and_no_longer() {
 }
 
 #[test]
-fn a_file_is_never_written_over_and_an_unfinished_one_goes() {
+fn writer_never_overwrites_and_removes_an_unfinished_file() {
     let (dir, path, _) = written(&plain(1));
     let refused = SortedWriter::create(&path).expect_err("there is one");
     assert!(
@@ -327,7 +327,7 @@ fn a_file_is_never_written_over_and_an_unfinished_one_goes() {
 }
 
 #[test]
-fn a_file_of_another_version_is_not_read() {
+fn open_rejects_a_file_of_another_version() {
     let (_dir, path, _) = written(&Rows::new());
     fs::write(&path, Format { version: 3, ..FORMAT }.footer(0, &[0; 32], b"")).expect("it is written");
     let refused = open(&path).expect_err("it is newer");
@@ -335,7 +335,7 @@ fn a_file_of_another_version_is_not_read() {
 }
 
 #[test]
-fn a_full_disk_is_told_of_as_what_it_is() {
+fn sorted_writer_reports_a_full_disk_as_unavailable() {
     let dir = tempfile::tempdir().expect("a directory");
     let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
     let path = TempPath::try_from_path(dir.path().join("rows")).expect("a path");
@@ -343,14 +343,14 @@ fn a_full_disk_is_told_of_as_what_it_is() {
     writer.push(b"key", b"value").expect("it is taken");
     let refused = writer.finish().expect_err("there is no room");
     assert!(
-        matches!(&refused, StoreError::Unavailable { cause } if cause.contains("make room")),
+        matches!(&refused, StoreError::Unavailable { cause } if cause.contains("free some megabytes")),
         "{refused}"
     );
 }
 
 #[test]
-fn what_is_no_file_is_named_and_not_waited_for() {
+fn open_rejects_a_path_that_is_not_a_regular_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let error = SortedFile::open(dir.path(), &owner()).expect_err("it is a folder");
-    assert!(error.to_string().contains("is no file"), "{error}");
+    assert!(error.to_string().contains("is not a regular file"), "{error}");
 }

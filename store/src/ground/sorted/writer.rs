@@ -1,4 +1,4 @@
-//! A sorted file in the making.
+//! Writes a sorted file.
 
 use super::block::{BlockBuilder, check_row};
 use super::{FORMAT, Summary};
@@ -11,10 +11,10 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use tempfile::TempPath;
 
-/// What is written to the system at a time.
+/// The size of the write buffer, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Writes a sorted file, row by row. Dropped before [`SortedWriter::finish`], it removes the file.
+/// Writes a sorted file row by row. If it is dropped before [`SortedWriter::finish`], it removes the file.
 #[derive(Debug)]
 pub struct SortedWriter {
     path: TempPath,
@@ -28,10 +28,10 @@ pub struct SortedWriter {
 }
 
 impl SortedWriter {
-    /// Begins the file at `path`, where there must be none.
+    /// Creates the file at `path`, which must not exist.
     ///
     /// # Errors
-    /// `Io` where there is one, or it cannot be made.
+    /// `Io` if the file exists or cannot be created.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let open = || {
             let file = OpenOptions::new().write(true).create_new(true).open(path)?;
@@ -57,9 +57,9 @@ impl SortedWriter {
     /// Appends a row.
     ///
     /// # Errors
-    /// `OutOfOrder` where `key` is not greater than that of the row before, `TooLarge` where it or the row is longer than
-    /// [`super::MAX_KEY_BYTES`] or [`super::MAX_ROW_BYTES`]: the file is then as it was. `Unavailable` or `Io` where it
-    /// cannot be written, and is not to be gone on with.
+    /// `OutOfOrder` if `key` is not greater than the key of the previous row. `TooLarge` if the key exceeds
+    /// [`super::MAX_KEY_BYTES`] or the row exceeds [`super::MAX_ROW_BYTES`]. After these errors the file is unchanged.
+    /// `Unavailable` or `Io` if the file cannot be written; the caller must then drop the writer.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_row(key, value)?;
         if self.rows > 0 && key <= self.block.last_key() {
@@ -77,10 +77,10 @@ impl SortedWriter {
         Ok(())
     }
 
-    /// Writes what is left, and makes the file and its name durable.
+    /// Writes the last block, the index and the footer, and syncs the file and its name.
     ///
     /// # Errors
-    /// `Unavailable` where there is no room, `Io` where it cannot be written otherwise; the file is then removed.
+    /// `Unavailable` if the disk is full, `Io` for other write errors. The file is then removed.
     pub fn finish(mut self) -> Result<Summary, StoreError> {
         if !self.block.is_empty() {
             self.write_block()?;

@@ -1,4 +1,4 @@
-//! A sorted piece of a sort, in a file without a name: rows, each behind the lengths of its key and its value.
+//! A sorted piece in an unnamed file. Each row is stored after the lengths of its key and its value.
 
 use crate::base::error::StoreError;
 use crate::ground::sorted::{LentRow, MAX_ROW_BYTES, RowSource};
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// What is read and written of a piece at a time.
+/// The size of the buffers for reading and writing, in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// A piece that is whole.
+/// A complete piece.
 #[derive(Debug)]
 pub(super) struct Piece {
     dir: PathBuf,
@@ -19,7 +19,7 @@ pub(super) struct Piece {
     crc: u32,
 }
 
-/// The rows of a piece, in their order. The last one is followed by an error where the piece was changed on the disk.
+/// The rows of a piece in their order. If the file was changed on the disk, an error follows the last row.
 #[derive(Debug)]
 pub struct PieceRows {
     dir: PathBuf,
@@ -33,7 +33,7 @@ pub struct PieceRows {
 }
 
 impl Piece {
-    /// Writes `rows` to the disk of `dir`.
+    /// Writes `rows` to an unnamed file in `dir`.
     pub(super) fn write(dir: &Path, rows: &mut impl RowSource) -> Result<Self, StoreError> {
         let file = tempfile::tempfile_in(dir).map_err(|source| StoreError::unwritten(dir, source))?;
         Self::write_to(dir, file, rows)
@@ -46,7 +46,7 @@ impl Piece {
         loop {
             rows.advance()?;
             let Some((key, value)) = rows.current() else { break };
-            // both are short: the row was checked
+            // both fit: the row was checked
             let lens = [key.len() as u32, value.len() as u32].map(u32::to_be_bytes);
             for part in [lens.as_flattened(), key, value] {
                 hasher.update(part);
@@ -59,7 +59,7 @@ impl Piece {
         Ok(Self { dir: dir.to_owned(), file, rows: count, crc: hasher.finalize() })
     }
 
-    /// Its rows.
+    /// Reads the rows.
     pub(super) fn rows(self) -> PieceRows {
         let Self { dir, file, rows: rows_left, crc } = self;
         let input = BufReader::with_capacity(BUFFER_BYTES, file);
@@ -70,7 +70,7 @@ impl Piece {
 impl PieceRows {
     fn step(&mut self) -> io::Result<()> {
         let changed = || {
-            let text = "a temporary file of a sort does not read as it was written";
+            let text = "a temporary file of a sort has changed on the disk";
             io::Error::new(ErrorKind::InvalidData, text)
         };
         self.key_bytes = None;

@@ -29,7 +29,7 @@ fn held(key: &[u8], value: &[u8]) -> Held {
     sorter.held
 }
 
-/// Values tell in which order rows of one key came.
+/// Rows whose values contain the order of insertion.
 fn numbered(keys: impl IntoIterator<Item = Vec<u8>>) -> Vec<Row> {
     let value = |n: usize| format!("{n}{}", "x".repeat(n % 50)).into_bytes();
     keys.into_iter().enumerate().map(|(n, key)| (key, value(n))).collect()
@@ -54,7 +54,7 @@ proptest! {
 }
 
 #[test]
-fn memory_and_the_number_of_pieces_stay_within_their_bounds() {
+fn sorter_limits_its_memory_and_its_pieces() {
     const MEMORY_BYTES: usize = 2000;
     let dir = tempfile::tempdir().expect("a directory");
     let mut sorter = Sorter::new(dir.path(), MEMORY_BYTES);
@@ -66,14 +66,14 @@ fn memory_and_the_number_of_pieces_stay_within_their_bounds() {
         assert!(sorter.held.places.capacity() * size_of::<Place>() <= MEMORY_BYTES);
         most_pieces = most_pieces.max(sorter.pieces.len());
     }
-    // more than 700 pieces were written: fewer than 16 of each level are left
+    // more than 700 pieces were written, and fewer than 16 of each level remain
     assert!((FAN_IN..3 * FAN_IN).contains(&most_pieces), "{most_pieces}");
     let sorted = all(sorter.finish().expect("it is sorted")).expect("it is read");
     assert!(sorted.len() == 20_000 && sorted.is_sorted());
 }
 
 #[test]
-fn a_row_that_is_longer_than_the_memory_is_sorted_too() {
+fn sorter_accepts_a_row_longer_than_its_memory() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut rows = numbered([b"c".to_vec(), b"a".to_vec()]);
     rows.push((b"b".to_vec(), vec![7; 100_000]));
@@ -82,7 +82,7 @@ fn a_row_that_is_longer_than_the_memory_is_sorted_too() {
 }
 
 #[test]
-fn what_is_spilled_has_no_name_so_that_nothing_stays_behind() {
+fn spilled_pieces_have_no_names() {
     let dir = tempfile::tempdir().expect("a directory");
     let entries = || fs::read_dir(dir.path()).expect("it is read").count();
     let mut sorter = Sorter::new(dir.path(), 100);
@@ -98,7 +98,7 @@ fn what_is_spilled_has_no_name_so_that_nothing_stays_behind() {
 }
 
 #[test]
-fn a_full_disk_is_told_of_as_what_it_is() {
+fn piece_reports_a_full_disk_as_unavailable() {
     let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
     let refused = Piece::write_to(Path::new("/dev"), full, &mut held(b"key", b"value"));
     let refused = refused.expect_err("there is no room");
@@ -106,7 +106,7 @@ fn a_full_disk_is_told_of_as_what_it_is() {
 }
 
 #[test]
-fn a_bit_that_flips_while_a_piece_is_on_the_disk_is_found() {
+fn piece_detects_a_flipped_bit_on_the_disk() {
     let dir = tempfile::tempdir().expect("a directory");
     for at in 0..40 {
         let file = tempfile::tempfile_in(dir.path()).expect("a file");
@@ -115,7 +115,7 @@ fn a_bit_that_flips_while_a_piece_is_on_the_disk_is_found() {
         let rows = Piece::write_to(dir.path(), file, &mut rows).expect("it is written").rows();
         let mut byte = [0];
         if again.read_at(&mut byte, at).expect("it is read") == 0 {
-            assert!(at > 30, "the whole piece was gone through");
+            assert!(at > 30, "the whole piece was tested");
             return;
         }
         again.write_all_at(&[byte[0] ^ 0x10], at).expect("it is written");

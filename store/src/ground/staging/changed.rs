@@ -1,4 +1,4 @@
-//! What a run has changed, as it lies in the run's own file.
+//! The changes of a run, as stored in the run's own file.
 
 use crate::ground::statement::{put_time, take_time};
 use crate::ground::view::{Record, source_record_id_in};
@@ -20,23 +20,23 @@ const KINDS: [ChangeKind; 7] = [
 const UNTIL: u8 = 1;
 const SUPERSEDED: u8 = 2;
 
-/// What became of a version of a record. Records are told by run and position.
+/// A change of a version of a record. A record is identified by run and position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeEntry {
-    /// What happened.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// The run that read the record.
     pub run: u32,
     /// The record's position in that run's payload.
     pub position: u64,
-    /// What the source knows it by.
+    /// The source's id of the record.
     pub source_record_id: String,
     /// The start of the interval in which it is valid after the change. If nothing continues it, the start of its
     /// former interval.
     pub valid_from: Timestamp,
     /// The end of that interval; `None` if it is open.
     pub valid_until: Option<Timestamp>,
-    /// The record that has taken its place.
+    /// The run and the position of the record that replaced it.
     pub superseded_by: Option<(u32, u64)>,
 }
 
@@ -89,7 +89,7 @@ impl ChangeEntry {
         bytes
     }
 
-    /// The change that `bytes` are; nothing where they are none.
+    /// Parses a change; `None` if `bytes` is invalid.
     pub(in crate::ground) fn read(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
         let (kind, flags) = (*bytes.split_off_first()?, *bytes.split_off_first()?);
@@ -103,7 +103,7 @@ impl ChangeEntry {
     }
 }
 
-/// A run's number and a position.
+/// A run's number and a position in its payload.
 fn take_record(bytes: &mut &[u8]) -> Option<(u32, u64)> {
     Some((u32::try_from(take(bytes)?).ok()?, take(bytes)?))
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_reads_back_as_itself() {
+    fn change_entry_survives_encoding_and_decoding() {
         for (code, kind) in (0..).zip(KINDS) {
             let change = ChangeEntry {
                 kind,

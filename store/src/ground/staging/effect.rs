@@ -5,14 +5,14 @@ use jiff::Timestamp;
 use oracled_domain::ground::run::Effect;
 use oracled_domain::ground::timeline::{Knowledge, Release, Scope};
 
-/// Counts what a release does to the records in force at its date or later. Where the release takes the place of another
-/// reading of its version, with another date, the records in force at that date count as well.
+/// Counts the effect of a release on the records in force at its date or later. If the release replaces another reading of
+/// its version with another date, the records in force at that date count too.
 pub(super) struct EffectGauge {
     times: Vec<AtTime>,
     pub(super) effect: Effect,
 }
 
-/// What is known as of a time, without the release and with it.
+/// The known statements at a time, without the release and with it.
 struct AtTime {
     at: Timestamp,
     before: Knowledge,
@@ -40,7 +40,7 @@ impl EffectGauge {
     }
 }
 
-/// What becomes of a record that was in force.
+/// The effect on a record that was in force.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     None,
@@ -49,7 +49,7 @@ enum Change {
 }
 
 impl AtTime {
-    /// What becomes of the record, where it is in force at the time or will be.
+    /// The effect on the record; `None` if it is not in force at the time or later.
     fn change(&self, record: &Record) -> Option<Change> {
         let (before, at) = match self.before.valid_at(record.times(), self.at) {
             Some(before) => (before, self.at),

@@ -1,4 +1,4 @@
-//! A file of statements in the making.
+//! Writes a file of statements.
 
 use crate::base::error::StoreError;
 use crate::ground::files::{Files, Made};
@@ -7,7 +7,7 @@ use crate::ground::statement::StoredStatement;
 use crate::ground::view::STATEMENT;
 use oracled_domain::ground::run::FileRef;
 
-/// Writes statements in the order of their records and runs, and then an index.
+/// Writes statements in the order of their records and runs, followed by the index.
 pub(in crate::ground) struct FactsWriter {
     name: String,
     out: SortedWriter,
@@ -18,12 +18,12 @@ pub(in crate::ground) struct FactsWriter {
 }
 
 impl FactsWriter {
-    /// Begins a file with this name.
+    /// Begins the file `name`.
     pub(in crate::ground) fn create(files: &Files, name: String) -> Result<Self, StoreError> {
         Ok(Self { out: files.writer(&name)?, name, statements: 0, key: Vec::new(), bytes: Vec::new() })
     }
 
-    /// Appends a statement about the record with this key.
+    /// Appends a statement about the record with the key `record_key`.
     pub(in crate::ground) fn push(
         &mut self,
         record_key: &[u8],

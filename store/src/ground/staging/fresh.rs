@@ -1,4 +1,4 @@
-//! A run's own statements in the order of their keys, and what becomes of several with one key.
+//! A run's own statements in key order, with all records of one key as a group.
 
 use crate::base::error::StoreError;
 use crate::ground::sorted::RowSource;
@@ -10,14 +10,15 @@ use oracled_domain::Sha256Hex;
 use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
 use std::path::Path;
 
-/// So many records of one key are held in memory; more of them are on the disk until it is known what becomes of them.
+/// The number of records of one key that are held in memory. Further ones are written to the disk until the group is
+/// complete.
 const HELD_MAX: usize = 4096;
-/// What sorting those takes of memory, in bytes.
+/// The memory for sorting those, in bytes.
 const SORT_BYTES: usize = 4 << 20;
-/// So many of them are named in a reason.
+/// The number of records that the reason of a rejection lists.
 const NAMED_MAX: usize = 10;
 
-/// The run's own statements, in the order of their keys.
+/// A run's own statements in key order.
 pub(super) struct Fresh<'d> {
     rows: Sorted,
     run: u32,
@@ -26,13 +27,13 @@ pub(super) struct Fresh<'d> {
 
 /// The records of one key in one run.
 pub(super) struct Group {
-    /// The first one.
+    /// The first record.
     pub(super) first: StoredStatement,
-    /// How many there are.
+    /// Number of records.
     pub(super) members: u64,
-    /// Whether they all say the same.
+    /// Whether all records are equal.
     pub(super) same: bool,
-    /// The others, without what they say.
+    /// The other records, without their content.
     held: Vec<StoredStatement>,
     rest: Option<Sorter>,
 }
@@ -49,7 +50,7 @@ impl<'d> Fresh<'d> {
         self.rows.current().map(|(key, _)| key)
     }
 
-    /// All records of this key; nothing where there are none.
+    /// All records with this key; `None` if there are none.
     pub(super) fn group(&mut self, key: &[u8], view: &SourceView) -> Result<Option<Group>, StoreError> {
         let mut group: Option<Group> = None;
         while let Some((_, bytes)) = self.rows.current().filter(|(next, _)| *next == key) {
@@ -91,7 +92,7 @@ impl Group {
         rest.push(&statement.position.to_be_bytes(), &bytes)
     }
 
-    /// Hands each of its records to `reject`, since they do not all say the same.
+    /// Passes each record of the group to `reject`, since the records differ.
     pub(super) fn reject(
         self,
         view: &SourceView,

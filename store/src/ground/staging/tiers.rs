@@ -1,12 +1,12 @@
-//! Which files a run's statements are merged with, so that a lookup never has to look into many.
+//! Selects the files with which a run's statements are merged, so that a lookup never has to search many files.
 
 use oracled_domain::ground::run::FileRef;
 
-/// A file is merged with what comes after it unless it holds more than so many times as many statements.
+/// A file is merged with newer statements unless it has more than this many times as many statements.
 const FACTOR: u64 = 4;
 
-/// How many of `files`, the oldest, stay as they are when `fresh` statements come: what is left then holds, from file to
-/// file, a small part of the one before.
+/// The number of the oldest of `files` that stay unchanged when `fresh` statements are added. Each of the resulting files
+/// has fewer statements than a quarter of the file before it.
 pub(super) fn kept(files: &[FileRef], fresh: u64) -> usize {
     let mut merged = fresh;
     let mut kept = files.len();
@@ -26,7 +26,7 @@ mod tests {
     use oracled_domain::Sha256Hex;
 
     #[test]
-    fn files_stay_few_and_statements_are_rarely_rewritten() {
+    fn tiers_limit_files_and_rewrites_over_many_runs() {
         const RUNS: u64 = 2000;
         let mut files: Vec<FileRef> = Vec::new();
         let (mut most, mut rewritten) = (0, 0);

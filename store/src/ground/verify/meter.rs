@@ -3,7 +3,7 @@
 use crate::base::error::StoreError;
 use oracled_domain::ground::check::CheckProgress;
 
-/// The most steps between two calls of `proceed`.
+/// The number of steps between two calls of `proceed`, at most.
 const STEPS_MAX: u32 = 512;
 /// The bytes after which `proceed` is called.
 const BYTES_MAX: u64 = 256 * 1024;

@@ -4,7 +4,7 @@ use oracled_domain::ground::check::SourceCheck;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-/// A run of many records, some of them rejected, whose payload is archived.
+/// A run of many records, some of them rejected, with its payload in the archive.
 fn world() -> (World, Reading) {
     let mut all: Vec<_> = (0..30_000).map(|year| said("ABW", year, 1)).collect();
     all.push(said("ABW", 7, 2));
@@ -16,7 +16,7 @@ fn world() -> (World, Reading) {
 }
 
 #[test]
-fn every_raw_record_of_a_whole_payload_has_its_digest() {
+fn verify_run_accepts_an_intact_payload() {
     let (world, reading) = world();
     let verified = world.view().verify_run(1, |_| true).unwrap().expect("there is a run 1");
     let payload_bytes = reading.said.iter().map(|said| said.raw().len() as u64).sum();
@@ -54,7 +54,7 @@ fn check_of_many_runs_reads_each_record_once() {
 }
 
 #[test]
-fn check_ends_soon_after_its_caller_says_so_wherever_it_is() {
+fn check_stops_at_each_callback_that_returns_false() {
     const RUNS: u32 = 3;
     let mut world = World::new();
     for run in 0..RUNS {
@@ -82,7 +82,7 @@ fn check_ends_soon_after_its_caller_says_so_wherever_it_is() {
             asked < stop_at
         });
         assert!(matches!(ended, Err(StoreError::Stopped)), "{ended:?}");
-        assert_eq!(asked, stop_at, "it is not asked again");
+        assert_eq!(asked, stop_at, "it is not called again");
     }
 }
 
@@ -103,7 +103,7 @@ fn sources_that_were_checked_longest_ago_are_checked_first() {
 }
 
 #[test]
-fn a_payload_that_is_damaged_or_gone_is_told() {
+fn verify_run_reports_a_damaged_or_missing_payload() {
     let (world, reading) = world();
     let path = world.payload_path(&reading);
     let whole = fs::read(&path).unwrap();
@@ -125,7 +125,7 @@ fn a_payload_that_is_damaged_or_gone_is_told() {
 #[test]
 fn records_missing_from_the_payload_are_named_by_run_and_offset() {
     let (world, reading) = world();
-    // another payload in this one's place, whole in itself
+    // another intact payload under this one's name
     let whole = world.dir.path().join("whole");
     fs::copy(world.payload_path(&reading), &whole).unwrap();
     let mut other = reading.clone();
@@ -135,7 +135,7 @@ fn records_missing_from_the_payload_are_named_by_run_and_offset() {
     fs::write(world.payload_path(&reading), &bytes).unwrap();
     let verified = world.view().verify_run(1, |_| true).unwrap().unwrap();
     assert_eq!((verified.records, verified.fault_count), (0, 1), "it is another file: {verified:?}");
-    // with a footer that has the digest of the right one
+    // a footer with the expected digest
     let footer = bytes.len() - 68;
     let said = fs::read(whole).unwrap();
     bytes[footer + 8..footer + 40].copy_from_slice(&said[said.len() - 60..said.len() - 28]);
@@ -148,7 +148,7 @@ fn records_missing_from_the_payload_are_named_by_run_and_offset() {
     let Fault { run, position, offset: at, what } = &verified.faults[0];
     assert_eq!((*run, *position, *at), (1, Some(20_000), offset));
     assert!(what.contains("digest"), "{what}");
-    assert_eq!(verified.faults[1].position, None, "the whole has another name");
+    assert_eq!(verified.faults[1].position, None, "the whole payload has another digest");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The peer: the same facts in SQLite, with the indexes that the questions need.
+//! The comparison: the same facts in SQLite, with the indexes that the queries need.
 
 use super::facts::{Fact, Release};
 use super::{Question, Told};
@@ -9,13 +9,13 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A version is a row: since when and until when it holds stands in it, and where it comes from.
+/// A row is a version with its interval of validity and its origin.
 const TABLE: &str = "CREATE TABLE facts (area TEXT, year INTEGER, valid_from INTEGER, valid_until INTEGER, \
     area_name TEXT, population INTEGER, run INTEGER, position INTEGER, raw_hash BLOB, \
     PRIMARY KEY (area, year, valid_from)) WITHOUT ROWID";
 const INSERT: &str = "INSERT INTO facts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const INDEX: &str = "CREATE INDEX by_name ON facts (area_name)";
-/// Without `valid_until`: an answer as of a time does not show an end that comes later.
+/// Without `valid_until`: an answer for a point in time does not show a later end.
 const COLUMNS: &str =
     "SELECT area, year, area_name, population, valid_from, run, position, raw_hash FROM facts";
 const LOOKUP: &str =
@@ -35,7 +35,7 @@ pub(crate) struct Beside {
     connection: Connection,
 }
 
-/// A row before it is inserted.
+/// A row to insert.
 struct Version<'f> {
     fact: &'f Fact,
     valid_from: i64,
@@ -46,11 +46,11 @@ struct Version<'f> {
 }
 
 impl Beside {
-    /// Makes the database at `path` of what `releases` say, and tells how long the one transaction took.
+    /// Creates the database at `path` with the facts of `releases`. Returns the time of the single transaction, too.
     pub(crate) fn fill(path: &Path, releases: &[Release]) -> io::Result<(Self, Duration)> {
         let versions = versions(releases);
         let mut connection = Connection::open(path).map_err(io::Error::other)?;
-        // as much memory as ours
+        // the same cache size as ours
         let cache_kib = i64::try_from(FACTS_CACHE_BYTES / 1024).expect("it is small");
         connection.pragma_update(None, "cache_size", -cache_kib).map_err(io::Error::other)?;
         let began = Instant::now();
@@ -58,7 +58,7 @@ impl Beside {
         Ok((Self { connection }, began.elapsed()))
     }
 
-    /// The questions, prepared.
+    /// Prepares the statements.
     pub(crate) fn prepared(&self) -> io::Result<Prepared<'_>> {
         let prepare = |which| self.connection.prepare(&format!("{COLUMNS} {which}"));
         let prepare = |which| prepare(which).map_err(io::Error::other);
@@ -68,7 +68,7 @@ impl Beside {
     }
 }
 
-/// The questions, prepared.
+/// The prepared statements.
 pub(crate) struct Prepared<'c> {
     connection: &'c Connection,
     lookup: Statement<'c>,
@@ -79,17 +79,17 @@ pub(crate) struct Prepared<'c> {
 }
 
 impl Prepared<'_> {
-    /// Has what follows read in one transaction, instead of one each.
+    /// Begins a transaction, so that the following queries share it.
     pub(crate) fn begin(&self) -> io::Result<()> {
         self.connection.execute_batch("BEGIN").map_err(io::Error::other)
     }
 
-    /// Ends that.
+    /// Ends the transaction.
     pub(crate) fn end(&self) -> io::Result<()> {
         self.connection.execute_batch("COMMIT").map_err(io::Error::other)
     }
 
-    /// What answers `question`, in the order of areas and years.
+    /// The facts that answer `question`, ordered by area and year.
     pub(crate) fn ask(&mut self, question: &Question<'_>, at: i64) -> io::Result<Vec<Told>> {
         let limit = question.limit();
         let answered = match question {
@@ -123,7 +123,7 @@ fn told(row: &Row<'_>) -> rusqlite::Result<Told> {
     })
 }
 
-/// What is said anew by each release; what it says as the one before did is one version with that.
+/// The versions of all facts. A release that repeats a fact unchanged continues its version.
 fn versions(releases: &[Release]) -> Vec<Version<'_>> {
     let mut versions: Vec<Version<'_>> = Vec::new();
     let mut open = BTreeMap::<i64, usize>::new();
@@ -164,7 +164,7 @@ fn insert(connection: &mut Connection, versions: &[Version<'_>]) -> rusqlite::Re
         ))?;
     }
     drop(statement);
-    // cheaper than an index that grows with the rows
+    // faster than an index that is updated for each row
     transaction.execute_batch(INDEX)?;
     transaction.commit()
 }

@@ -1,18 +1,18 @@
-//! What is ingested: people by area and year, in several releases, as the World Bank tells of them.
+//! The ingested data: population by area and year, in several releases, like those of the World Bank.
 
 use fastrand::Rng;
 use oracled_domain::Sha256Stream;
 use std::fmt::Write as _;
 
-/// The years that are told of each area.
+/// The number of years of each area.
 pub(crate) const YEARS: usize = 60;
 const FIRST_YEAR: u16 = 1960;
-/// How much of what was said a later release revises: of 16,400 rows of the World Bank 13,268 changed in three years.
+/// The share of facts that a later release revises. Of 16,400 rows of the World Bank, 13,268 changed in three years.
 const REVISED: f64 = 0.8;
 /// The year of the first release.
 const FIRST_RELEASE: usize = 2023;
 
-/// How many people lived somewhere.
+/// The population of an area in a year.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fact {
     pub(crate) area: String,
@@ -21,10 +21,10 @@ pub(crate) struct Fact {
     pub(crate) population: i64,
 }
 
-/// All that one release says.
+/// The facts of one release.
 #[derive(Debug)]
 pub(crate) struct Release {
-    /// What it is called, which is its year.
+    /// The name of the version, which is its year.
     pub(crate) version: String,
     /// When it was released, in seconds since 1970.
     pub(crate) released_s: i64,
@@ -38,7 +38,7 @@ impl Release {
         Self { version, released_s: released.as_second(), facts }
     }
 
-    /// The file that it comes in.
+    /// The payload of the release, as CSV.
     pub(crate) fn payload(&self) -> String {
         let mut text = "Country Name,Country Code,Year,Value\n".to_owned();
         for fact in &self.facts {
@@ -55,7 +55,7 @@ impl Fact {
         write!(text, "{name},{area},{year},{population}").expect("memory takes what is written");
     }
 
-    /// The digest of its line.
+    /// The digest of the fact's line.
     pub(crate) fn raw_hash(&self) -> [u8; 32] {
         let (mut line, mut digest) = (String::new(), Sha256Stream::default());
         self.write_to(&mut line);
@@ -64,7 +64,7 @@ impl Fact {
     }
 }
 
-/// So many releases of so many facts, the same in each run.
+/// Generates `count` releases of `facts` facts, the same in every run of the benchmark.
 pub(crate) fn releases(count: usize, facts: usize) -> Vec<Release> {
     let mut releases: Vec<Release> = Vec::new();
     for number in 0..count {

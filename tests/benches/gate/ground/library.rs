@@ -1,4 +1,4 @@
-//! Our side: the store as the daemon has left it, asked without a daemon around it.
+//! Our side: the store that the daemon filled, queried without a daemon.
 
 use super::{Question, SOURCE, Told};
 use crate::alone::{CACHE_BYTES, FACTS_CACHE_BYTES};
@@ -16,16 +16,16 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The store.
+/// The store, queried through the library.
 pub(crate) struct Library {
     store: Store,
     oracle_id: SourceId,
-    /// It is open as long as this is.
+    /// Keeps the store open.
     journal: Journal,
 }
 
 impl Library {
-    /// Opens the store in `dir`, which no daemon has open.
+    /// Opens the store in `dir`. No daemon may have it open.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         let (cache_bytes, facts_cache_bytes) = (CACHE_BYTES, FACTS_CACHE_BYTES);
         let options = Options { dir: dir.to_owned(), cache_bytes, facts_cache_bytes, min_free_bytes: 0 };
@@ -44,7 +44,7 @@ impl Library {
         outcomes.into_iter().try_for_each(|outcome| outcome.map(drop)).map_err(io::Error::other)
     }
 
-    /// What answers `question`, in the order of areas and years.
+    /// The facts that answer `question`, ordered by area and year.
     pub(crate) fn ask(&self, question: &Question<'_>, at: i64) -> io::Result<Vec<Told>> {
         self.answer(question, at).map_err(io::Error::other)
     }
@@ -71,7 +71,7 @@ impl Library {
         let request = json!({"axes_requested": ["population"], "filters": filters, "max_results": limit});
         let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
         let query = Query::new(&request, &view.ontology, &view.state.entry.registration.axes_provided);
-        let query = query.expect("it can be meant");
+        let query = query.expect("it is valid");
         let answered = view.query(&query, at, None, after.as_deref(), ScanBudget::UNLIMITED).map_err(
             |error| match error {
                 ScanError::Store(error) => error,
@@ -82,7 +82,7 @@ impl Library {
     }
 }
 
-/// A lookup as the routes make it: by the key of what is asked about.
+/// A lookup by the key of an identity, as the routes do it.
 fn lookup(view: &SourceView, area: &str, year: u16, at: Timestamp) -> Result<Vec<Told>, StoreError> {
     let mut all = Vec::new();
     for found in view.lookup(&identity(area, year).key(), &view.known, at)? {

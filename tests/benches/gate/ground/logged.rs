@@ -1,5 +1,5 @@
-//! The cost of the audit entries of queries: lookups with their entries, committed in groups as the daemon commits them,
-//! beside the same lookups without.
+//! The cost of the audit entries of queries: lookups with entries, committed in groups as the daemon does, compared with
+//! the same lookups without entries.
 
 use super::facts::{Fact, Release};
 use super::library::Library;
@@ -16,10 +16,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most entries in a group, as for the daemon.
+/// The highest number of entries in a group, as in the daemon.
 const GROUP_MAX: usize = 256;
 
-/// Times both, in turn.
+/// Measures both, alternately.
 pub(crate) fn measure(
     effort: Effort,
     library: &mut Library,

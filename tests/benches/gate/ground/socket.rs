@@ -1,4 +1,4 @@
-//! Lookups over the socket, beside a bare axum handler that answers the same bytes.
+//! Lookups over the socket, compared with a bare axum handler that returns the same bytes.
 
 use super::facts::Release;
 use super::{SOURCE, as_of, some};
@@ -15,10 +15,10 @@ use std::io;
 use tokio::runtime;
 
 const PATH: &str = "/v1/query";
-/// So many facts are looked up in turn.
+/// The number of facts that are looked up in turn.
 const ASKED: usize = 4096;
 
-/// Measures every number of connections.
+/// Measures each number of connections.
 pub(crate) fn measure(
     effort: Effort,
     world: &World,

@@ -13,11 +13,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-/// The most entries that wait to be committed, beside the group that is being committed.
+/// The most queued entries, without the group that is being committed.
 const QUEUED_MAX: usize = 4096;
 /// The most entries in a group, which is one row of the log.
 const GROUP_MAX: usize = 256;
-/// How long an entry waits for others to join its group. With the commit itself an entry is on the disk within 100 ms.
+/// How long an entry waits for others to join its group. Including the commit, an entry is on the disk within 100 ms.
 const GROUP_WAIT: Duration = Duration::from_millis(80);
 
 /// A message to the writer.

@@ -1,4 +1,4 @@
-//! The pulls that are due by their pipelines' schedules, over restarts too.
+//! The pulls that are due by the schedules of their pipelines. Due pulls survive a restart.
 
 use super::super::{IngestionError, Shop};
 use super::{Wanted, pull};
@@ -12,22 +12,22 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-/// A pull that the daemon's end has cut short is due again so long after it began, unless its schedule has it earlier: a
-/// daemon that is started over and over must not pull each time.
+/// A pull that was interrupted by the end of the daemon is due again this long after it began, unless its schedule has an
+/// earlier time. Without the pause, a daemon that restarts in a loop would pull at each start.
 const CUT_SHORT_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
-/// A pipeline's schedule. Definitions may be long, and are read once for it.
+/// A pipeline's schedule. Definitions may be long, so each is read only once for its schedule.
 #[derive(Debug)]
 pub(super) struct Scheduled {
-    /// Of which definition.
+    /// The digest of the definition.
     pipeline_sha256: Sha256Hex,
-    /// What it says, if anything.
+    /// The schedule with its text, if the definition has one.
     schedule: Option<(String, Schedule)>,
-    /// When it is due next.
+    /// When the pipeline is due next.
     next: Option<Timestamp>,
 }
 
-/// Begins the pulls that are due. While the daemon drains or stops, they stay due.
+/// Begins the pulls that are due. While the daemon drains or stops, the pulls stay due.
 pub(in super::super) fn begin_due(shop: &Arc<Shop>) {
     if shop.draining.load(Ordering::Relaxed) || shop.flights.is_stopping() {
         return;
@@ -35,7 +35,7 @@ pub(in super::super) fn begin_due(shop: &Arc<Shop>) {
     let due = match shop.due() {
         Ok(due) => due,
         Err(error) => {
-            tracing::error!(%error, "schedules cannot be read");
+            tracing::error!(%error, "could not read the schedules");
             return;
         }
     };
@@ -45,18 +45,18 @@ pub(in super::super) fn begin_due(shop: &Arc<Shop>) {
             let wanted =
                 Wanted { pipeline_id: pipeline_id.clone(), requested_by: "schedule".into(), peer: None };
             match pull(shop, wanted).await {
-                Ok(outcome) => tracing::info!(%pipeline_id, ?outcome, "a scheduled pull has ended"),
+                Ok(outcome) => tracing::info!(%pipeline_id, ?outcome, "scheduled pull ended"),
                 Err(IngestionError::Pulling(_)) => {
-                    tracing::warn!(%pipeline_id, "a scheduled pull is left out: the one before goes on");
+                    tracing::warn!(%pipeline_id, "scheduled pull skipped: the previous pull is still in progress");
                 }
-                Err(error) => tracing::warn!(%pipeline_id, %error, "a scheduled pull has failed"),
+                Err(error) => tracing::warn!(%pipeline_id, %error, "scheduled pull failed"),
             }
         });
     }
 }
 
 impl Shop {
-    /// The pipelines whose schedules have come due since this was last asked. What was due while nobody asked is due once.
+    /// The pipelines whose schedules have come due since the last call. Several missed times count as one.
     fn due(&self) -> Result<Vec<PipelineId>, StoreError> {
         let now = self.clock.now();
         let mut known = self.pulls.due.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ impl Shop {
         Ok(due)
     }
 
-    /// The schedule of a pipeline as it is registered; one that is the same `before` goes on.
+    /// The schedule of a registered pipeline. If the schedule is the same as `before`, its next time is kept.
     fn scheduled(
         &self,
         registered: &RegisteredPipeline,
@@ -109,12 +109,12 @@ impl Shop {
     }
 }
 
-/// When a pipeline is due of which nothing is remembered at `now`: first after its last pull, or after it was registered as
-/// it is, which begins its schedule anew.
+/// The first due time at `now` of a pipeline without a remembered schedule. The schedule counts from the last pull, or
+/// from a later registration.
 fn first_due(schedule: &Schedule, registered: &RegisteredPipeline, now: Timestamp) -> Option<Timestamp> {
     let last = registered.last_pull.filter(|last| last.began_at > registered.registered_at);
     let since = last.map_or(registered.registered_at, |last| last.began_at);
-    // what lies ahead was written down by a clock that has been put back since
+    // a time in the future was recorded before the clock was set back
     let next = schedule.next_after(since.min(now));
     let was_cut_short = last.is_some_and(|last| last.ended_at.is_none());
     let again = since.checked_add(CUT_SHORT_PAUSE).ok().filter(|_| was_cut_short);

@@ -1,4 +1,4 @@
-//! Refreshes: a source is pulled since an answer was stale.
+//! Refreshes: a source is pulled because an answer was stale.
 
 use super::super::error::REFRESH_PAUSE;
 use super::super::{IngestionError, Shop};
@@ -10,17 +10,17 @@ use oracled_domain::ground::run::RunState;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
-/// Where the refreshes of a source stand.
+/// The state of the refreshes of a source.
 #[derive(Debug)]
 pub(super) enum Refreshing {
-    /// One goes on, and says when it has ended.
+    /// A refresh is in progress; the channel reports its end.
     Going(watch::Receiver<bool>),
-    /// The last one has brought nothing.
+    /// The last refresh brought nothing.
     Vain { invalidation_count: u64, ended_at: Timestamp },
 }
 
-/// Pulls what a source has now, unless that goes on already or was in vain a moment ago, and waits for its end. Whether
-/// anything new came is for whoever asks to look at.
+/// Pulls the current payload of a source and waits for the end, unless a refresh is in progress or a recent one brought
+/// nothing. The caller checks whether there is anything new.
 pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> Result<(), IngestionError> {
     let pipeline_id = shop.pulled_pipeline(&oracle_id)?;
     let (source, _) = shop.desk().source(&oracle_id)?;
@@ -28,9 +28,9 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
     let (sender, mut ended) = {
         let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         match refreshing.get(&oracle_id) {
-            // one whose sender is gone has ended without a word
+            // if the sender is gone, the refresh has ended without a report
             Some(Refreshing::Going(ended)) if ended.has_changed().is_ok() => (None, ended.clone()),
-            // what was declared stale since it began may have something new
+            // the source may have something new if it was invalidated since that refresh began
             Some(Refreshing::Vain { invalidation_count, ended_at })
                 if rests(*ended_at, now) && source.invalidation_count == *invalidation_count =>
             {
@@ -44,7 +44,7 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
         }
     };
     if let Some(sender) = sender {
-        // a task of its own on this thread: whoever asked may not wait for its end
+        // a separate task on this thread: the caller may stop waiting
         actix_rt::spawn(carried(async move {
             let failed_or_held = shop.pull_for(&oracle_id, pipeline_id).await;
             let now = shop.desk().source(&oracle_id).map_or_else(|_| source.clone(), |(now, _)| now);
@@ -60,12 +60,12 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
             sender.send_replace(true);
         }));
     }
-    // a sender that is gone has ended, too
+    // a closed channel also means that the refresh has ended
     drop(ended.wait_for(|ended| *ended).await);
     Ok(())
 }
 
-/// Whether a source that had nothing new at `at` is left alone at `now`; a clock that was put back leaves nobody alone.
+/// Whether a source that had nothing new at `at` is not pulled at `now`. If the clock was set back, it is pulled.
 fn rests(at: Timestamp, now: Timestamp) -> bool {
     at <= now && now.duration_since(at) < REFRESH_PAUSE
 }
@@ -79,7 +79,7 @@ impl Shop {
         match pull(Arc::clone(self), wanted).await {
             Ok(outcome) => begun = outcome.run().map(|run| run.run_id.clone()),
             Err(IngestionError::Pulling(pipeline_id)) => self.pulls.ended(&pipeline_id).await,
-            Err(error) => tracing::warn!(%oracle_id, %error, "a refresh has failed"),
+            Err(error) => tracing::warn!(%oracle_id, %error, "refresh failed"),
         }
         self.flights.until_no_run(oracle_id).await;
         let run = begun.and_then(|run_id| self.store.run(&run_id).ok().flatten());

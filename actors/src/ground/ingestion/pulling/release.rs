@@ -1,8 +1,8 @@
-//! Which version of its source a payload is that was pulled.
+//! The version of a pulled payload.
 //!
-//! What differs from what its source said last is a release of its own, also where the source has said the same before: of
-//! runs that read one version only the latest counts, so that what goes there and back again must not come back as the
-//! version that it once was.
+//! A payload that differs from the source's last payload is a new release, even if the source had the same payload
+//! earlier. Only the latest run of a version counts. If a source returns to earlier content, that content must therefore
+//! not get its former version again.
 
 use super::super::{IngestionError, Shop};
 use crate::ground::registry::Ready;
@@ -13,16 +13,16 @@ use oracled_domain::ground::run::Run;
 use oracled_domain::ground::timeline::{Knowledge, Scope};
 use oracled_store::ground::state::{Completed, SourceState};
 
-/// What a source has said, as whoever pulls it needs to know.
+/// The state of a source that a pull needs.
 pub(super) struct Said {
     source: SourceState,
-    /// The run that has read what holds now of what came through the pipeline.
+    /// The run that read the data of this pipeline that is now in force.
     current: Option<Run>,
-    /// The latest run of the pipeline that has come to nothing.
+    /// The latest attempt of the pipeline that is not visible.
     in_vain: Option<Run>,
 }
 
-/// What a payload is called.
+/// The version and release date of a payload.
 pub(super) struct Dated {
     pub(super) version: String,
     pub(super) released_at: Timestamp,
@@ -69,16 +69,18 @@ impl Said {
         self.source.invalidation_count
     }
 
-    /// The run that has read what holds now just as `ready` would read it.
+    /// The run that read the data in force exactly as `ready` would read it.
     pub(super) fn read_by(&self, ready: &Ready) -> Option<&Run> {
         let ontology = &self.source.entry.registration.ontology;
         let reads = |run: &&Run| run.input.pipeline_sha256 == ready.sha256 && run.input.ontology == *ontology;
         self.current.as_ref().filter(reads)
     }
 
-    /// What the payload of the digest `raw` is called, which was asked for at `retrieved_at`, and was `modified` as its
-    /// source says: what it was called where it is known, be it read by another definition now, or was read in vain since.
-    /// Else it is as old as its source says, where that is newer than all that is known; and else as old as the pull.
+    /// The version and release date of the payload with the digest `raw`, which was requested at `retrieved_at`.
+    ///
+    /// A known payload keeps its version, even if another definition reads it now, or if its last run failed. Otherwise
+    /// the release date is `modified`, the date that the source reports, if that is newer than all known releases.
+    /// Otherwise it is the time of the pull.
     pub(super) fn dated(
         &self,
         raw: &Sha256Hex,
@@ -103,7 +105,7 @@ impl Said {
         };
         let modified = modified.filter(|modified| is_newest(*modified) && !is_taken(*modified));
         let mut released_at = modified.unwrap_or(retrieved_at);
-        // the clock may not have gone on since the last release
+        // the clock may not have advanced since the last release
         while is_taken(released_at)
             && let Ok(next) = released_at.checked_add(SignedDuration::from_micros(1))
         {

@@ -1,7 +1,7 @@
-//! CSV and TSV: fields between delimiters, one record a line, which goes on behind a line's end in quotes.
+//! CSV and TSV: fields between delimiters, one record a line. A quoted field may contain line ends.
 //!
-//! They are read by rules of our own, since readers that forgive hide what is wrong: an unclosed quote at the end, text
-//! behind a closing quote, a carriage return that ends a line for one reader and not for another.
+//! This is our own reader, since tolerant readers hide faults: an unclosed quote at the end, text after a closing quote,
+//! or a carriage return that only some readers treat as a line end.
 
 use super::input::Input;
 use super::{BadHeader, MAX_COLUMNS, Piece, SliceError};
@@ -14,7 +14,7 @@ use std::str::Utf8Error;
 
 const QUOTE: u8 = b'"';
 
-/// The lines behind the header.
+/// The lines after the header.
 #[derive(Debug)]
 pub(super) struct Delimited<R> {
     input: Input<R>,
@@ -50,7 +50,8 @@ impl<R: Read> Delimited<R> {
         Ok(Some(Piece { offset, record: self.row.record(&self.names, &bytes), bytes }))
     }
 
-    /// Reads the next line that is not empty, with those that it goes on in; gives where it begins, and its bytes.
+    /// Reads the next line that is not empty, including further lines of a quoted field. Returns its offset and its
+    /// bytes.
     fn row(&mut self) -> Result<Option<(u64, Vec<u8>)>, SliceError> {
         self.row.clear();
         let mut bytes = Vec::new();
@@ -81,15 +82,15 @@ impl<R: Read> Delimited<R> {
 struct Row {
     delimiter: u8,
     quote: bool,
-    /// The fields, one behind the other, without their quotes.
+    /// The text of all fields without their quotes, concatenated.
     text: Vec<u8>,
-    /// Where each ends in `text`: of the first [`MAX_COLUMNS`].
+    /// The end of each field in `text`, for the first [`MAX_COLUMNS`] fields.
     ends: Vec<usize>,
-    /// How many there are.
+    /// Number of fields.
     count: usize,
-    /// The last one goes on.
+    /// Whether the last field continues in the next line.
     in_quotes: bool,
-    /// What is wrong first.
+    /// The first fault in the line.
     fault: Option<BadRecord>,
 }
 
@@ -100,7 +101,7 @@ impl Row {
         (self.count, self.in_quotes, self.fault) = (0, false, None);
     }
 
-    /// Reads a line without its end; where the last one has ended in quotes, it goes on there.
+    /// Reads a line without its end. If the last line ended within quotes, this line continues it.
     fn feed(&mut self, line: &[u8]) {
         let mut rest = line;
         loop {
@@ -120,7 +121,7 @@ impl Row {
         }
     }
 
-    /// Reads on within quotes, and gives what is behind them; nothing where they are not closed.
+    /// Reads the rest of a quoted field. Returns the text after the closing quote; `None` if the field is not closed.
     fn unquote<'r>(&mut self, mut rest: &'r [u8]) -> Option<&'r [u8]> {
         loop {
             let Some(place) = memchr(QUOTE, rest) else {
@@ -143,7 +144,7 @@ impl Row {
         }
     }
 
-    /// Ends a field with what it has outside of quotes.
+    /// Ends a field with its text outside of quotes.
     fn close(&mut self, bare: &[u8], quoted: bool) {
         self.count += 1;
         let field = self.count;
@@ -158,10 +159,10 @@ impl Row {
         }
     }
 
-    /// The fields of the line `bytes`, whether there are as many as there should be or not.
+    /// The fields of the line `bytes`, whatever their number.
     fn fields(&mut self, bytes: &[u8]) -> Result<impl Iterator<Item = &str>, BadRecord> {
         let not_utf8 = |error: Utf8Error| BadRecord::NotUtf8 { at_byte: error.valid_up_to() };
-        // of the bytes first, which have the place in the record
+        // checks `bytes` first, since the offset in the error must refer to the record
         str::from_utf8(bytes).map_err(not_utf8)?;
         if let Some(fault) = self.fault.take() {
             return Err(fault);
@@ -175,7 +176,7 @@ impl Row {
         }))
     }
 
-    /// The line `bytes` as an object of texts.
+    /// Converts the line `bytes` to an object of texts.
     fn record(&mut self, names: &[String], bytes: &[u8]) -> Result<Raw, BadRecord> {
         let (found, wanted) = (self.count, names.len());
         let fields = self.fields(bytes)?;
@@ -188,7 +189,7 @@ impl Row {
         Ok(Raw::Object(members))
     }
 
-    /// The line `bytes` as a header.
+    /// Converts the line `bytes` to the names of a header.
     fn names(&mut self, bytes: &[u8]) -> Result<Vec<String>, BadHeader> {
         let columns = self.count;
         if columns > MAX_COLUMNS {
@@ -205,7 +206,7 @@ impl Row {
     }
 }
 
-/// Whether this column has no name.
+/// Whether a column has no name.
 pub(in crate::ground::ingestion) fn is_blank(name: &str) -> bool {
     name.trim().is_empty()
 }

@@ -1,12 +1,12 @@
-//! A payload's bytes, with the place of each.
+//! The bytes of a payload with their offsets.
 
 use super::SliceError;
 use memchr::memchr;
 use std::io::{BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 
-/// So much of a payload is asked for at once.
+/// Bytes that are requested from the reader at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// What some writers put before a text in UTF-8; it is no part of the text.
+/// The byte-order mark, which some writers put before UTF-8 text. It is not part of the text.
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// The rest of a payload.
@@ -17,13 +17,13 @@ pub(super) struct Input<R> {
     max_bytes: u32,
 }
 
-/// Whether JSON takes `byte` for white space.
+/// Whether `byte` is white space in JSON.
 pub(super) const fn is_white(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
 impl<R: Read> Input<R> {
-    /// What `reader` gives, behind a byte-order mark where there is one; no record may be longer than `max_bytes`.
+    /// Opens `reader`, and skips a byte-order mark. No record may be longer than `max_bytes`.
     pub(super) fn open(mut reader: R, max_bytes: u32) -> Result<Self, SliceError> {
         let mut start = Vec::new();
         let mark_bytes = BYTE_ORDER_MARK.len() as u64;
@@ -37,12 +37,12 @@ impl<R: Read> Input<R> {
         Ok(Self { reader, offset, max_bytes })
     }
 
-    /// Where the next byte is in the payload.
+    /// Offset of the next byte in the payload.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Some of what comes next; nothing at the end alone.
+    /// The next buffered bytes; empty only at the end.
     pub(super) fn chunk(&mut self) -> Result<&[u8], SliceError> {
         loop {
             match self.reader.fill_buf() {
@@ -53,14 +53,14 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Passes over the first `count` bytes of the chunk.
+    /// Skips the first `count` bytes of the chunk.
     pub(super) fn pass(&mut self, count: usize) {
         self.reader.consume(count);
         self.offset += count as u64;
     }
 
-    /// Moves the first `count` bytes of the chunk behind `bytes`, which begin at `start` of the payload; together they may
-    /// be as long as a record, and `beyond`.
+    /// Appends the first `count` bytes of the chunk to `bytes`, which begin at offset `start` of the payload. The total
+    /// length may exceed the limit for a record by at most `beyond` bytes.
     pub(super) fn take(
         &mut self,
         count: usize,
@@ -76,12 +76,12 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The next byte, which stays the next.
+    /// Returns the next byte without consuming it.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, SliceError> {
         Ok(self.chunk()?.first().copied())
     }
 
-    /// Passes over white space, line ends among it.
+    /// Skips white space, including line ends.
     pub(super) fn pass_white(&mut self) -> Result<(), SliceError> {
         loop {
             let chunk = self.chunk()?;
@@ -93,8 +93,8 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Moves the rest of a line without its end (LF or CR LF) behind `bytes`, which begin at `start` of the payload; gives
-    /// the end, which is empty where the payload ends without one.
+    /// Appends the rest of a line without its end (LF or CR LF) to `bytes`, which begin at offset `start` of the payload.
+    /// Returns the line end, which is empty if the payload ends without one.
     pub(super) fn line(&mut self, bytes: &mut Vec<u8>, start: u64) -> Result<&'static [u8], SliceError> {
         const ENDS: [&[u8]; 2] = [b"\r\n", b"\n"];
         loop {
@@ -104,7 +104,7 @@ impl<R: Read> Input<R> {
             if place.is_none() && !at_end {
                 continue;
             }
-            // at the payload's end the bytes may end in a line's end that is part of a field
+            // at the end of the payload, a line end in `bytes` may be part of a field
             let end = ENDS.into_iter().find(|end| !at_end && bytes.ends_with(end)).unwrap_or_default();
             bytes.truncate(bytes.len() - end.len());
             return if bytes.len() > self.max_bytes as usize { Err(self.too_long(start)) } else { Ok(end) };

@@ -1,8 +1,8 @@
-//! The objects of a list somewhere in one JSON document.
+//! The objects of a list within one JSON document.
 //!
-//! What lies beside the list must be strict JSON, and is passed over. Of a record only the brackets and strings are looked
-//! at, which say where it ends: the rest is the record's own affair. It is scanned by code of our own, since readers of
-//! whole documents end at the first byte that is wrong, also where that is one record's alone.
+//! Values beside the list must be strict JSON, and are skipped. In a record, only brackets and strings are checked to
+//! find its end, so that other faults affect only that record. This is our own scanner, since readers of whole documents
+//! stop at the first invalid byte, even if only one record is invalid.
 
 use super::input::Input;
 use super::{Piece, SliceError};
@@ -13,17 +13,17 @@ use std::io::Read;
 
 mod extent;
 
-/// The records that are still to come, and what is behind them.
+/// The remaining records, and the rest of the document.
 #[derive(Debug)]
 pub(super) struct Json<R> {
     input: Input<R>,
-    /// The lists and objects around the records, from the outside in, each with the step that was taken in it.
+    /// The lists and objects around the records, from the outside in, each with the path step taken in it.
     around: Vec<(Group, String)>,
-    /// No record has come.
+    /// Whether no record has been read yet.
     first: bool,
 }
 
-/// What holds values.
+/// A kind of container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Group {
     List,
@@ -61,7 +61,7 @@ impl<R: Read> Json<R> {
         }
     }
 
-    /// The next record; where there is none, the rest of the document has been read.
+    /// The next record. If there is none, the rest of the document has been read.
     pub(super) fn next(&mut self) -> Result<Option<Piece>, SliceError> {
         if !self.more(Group::List, self.first)? {
             self.leave()?;
@@ -72,10 +72,10 @@ impl<R: Read> Json<R> {
         Ok(Some(Piece { offset, record: Raw::parse_object(&bytes), bytes }))
     }
 
-    /// Reads up to the value that `step` names in the value that comes.
+    /// Reads up to the value that `step` names in the next value.
     fn descend(&mut self, step: &str, path: &RecordsPath) -> Result<(), SliceError> {
         let Some(group) = self.enter()? else {
-            return Err(self.no_list(path, "a value that has no parts"));
+            return Err(self.no_list(path, "a scalar value"));
         };
         let mut place = 0_u64;
         while self.more(group, place == 0)? {
@@ -90,10 +90,10 @@ impl<R: Read> Json<R> {
             self.pass_value(self.around.len() + 1)?;
             place += 1;
         }
-        Err(self.no_list(path, "the end of what should hold it"))
+        Err(self.no_list(path, "the end of the list or object around it"))
     }
 
-    /// Reads the rest of the document, behind the list.
+    /// Reads the rest of the document after the list.
     fn leave(&mut self) -> Result<(), SliceError> {
         while let Some((group, step)) = self.around.pop() {
             while self.more(group, false)? {
@@ -106,11 +106,11 @@ impl<R: Read> Json<R> {
         self.input.pass_white()?;
         match self.input.peek()? {
             None => Ok(()),
-            Some(_) => Err(self.broken("the document's end")),
+            Some(_) => Err(self.broken("the end of the document")),
         }
     }
 
-    /// Passes over a value inside of `depth` lists and objects.
+    /// Skips a value that is nested in `depth` lists and objects.
     fn pass_value(&mut self, depth: usize) -> Result<(), SliceError> {
         let Some(group) = self.enter()? else {
             self.scalar()?;
@@ -130,7 +130,7 @@ impl<R: Read> Json<R> {
         Ok(())
     }
 
-    /// Passes over what begins a list or an object, where one comes.
+    /// Skips the opening bracket of a list or an object, if it is next.
     fn enter(&mut self) -> Result<Option<Group>, SliceError> {
         self.input.pass_white()?;
         let group = match self.input.peek()? {
@@ -143,7 +143,7 @@ impl<R: Read> Json<R> {
         Ok(Some(group))
     }
 
-    /// Passes over what is between the values of `group`, or its end: whether another one comes.
+    /// Skips the separator between two values of `group`, or its closing bracket. Returns whether another value follows.
     fn more(&mut self, group: Group, first: bool) -> Result<bool, SliceError> {
         self.input.pass_white()?;
         match self.input.peek()? {
@@ -161,7 +161,7 @@ impl<R: Read> Json<R> {
         }
     }
 
-    /// Reads a member's name and the colon behind it.
+    /// Reads a member's name and the colon after it.
     fn name(&mut self) -> Result<String, SliceError> {
         self.input.pass_white()?;
         if self.input.peek()? == Some(b'"')
@@ -177,13 +177,13 @@ impl<R: Read> Json<R> {
         Err(self.broken("a name in quotes"))
     }
 
-    /// Reads a value that has no parts.
+    /// Reads a scalar value.
     fn scalar(&mut self) -> Result<Raw, SliceError> {
         let (offset, bytes) = self.extent()?;
         Raw::parse(&bytes).map_err(|_| SliceError::Json { offset, wanted: "a value, or a name" })
     }
 
-    /// Reads one value up to its end; gives where it begins, and its bytes.
+    /// Reads one value up to its end. Returns its offset and its bytes.
     fn extent(&mut self) -> Result<(u64, Vec<u8>), SliceError> {
         let offset = self.input.offset();
         let (mut extent, mut bytes) = (Extent::default(), Vec::new());

@@ -5,7 +5,7 @@ use super::{Piece, SliceError};
 use oracled_domain::base::raw::Raw;
 use std::io::Read;
 
-/// The lines that are still to come.
+/// The remaining lines.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: Input<R>,

@@ -16,7 +16,7 @@ fn formats() -> [Format; 4] {
     [json("/data"), Format::Ndjson, csv(), Format::Tsv {}]
 }
 
-/// Bytes that are handed out by so many at a time, in turn, with an interruption between.
+/// A reader that returns pieces of these sizes in turn, and is interrupted at every third call.
 struct Pieces<'p> {
     rest: &'p [u8],
     sizes: Vec<usize>,
@@ -37,7 +37,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// The records up to the first error, and that; each has been compared with its range of the payload.
+/// The records up to the first error, and that error. Each record is compared with its range of the payload.
 fn cut_in(format: &Format, payload: &[u8], sizes: &[usize]) -> (Vec<Slice>, Option<SliceError>) {
     let reader = Pieces { rest: payload, sizes: sizes.to_vec(), turn: 0 };
     let mut records = match slices(format, reader, Limits::default()) {
@@ -49,7 +49,7 @@ fn cut_in(format: &Format, payload: &[u8], sizes: &[usize]) -> (Vec<Slice>, Opti
         let slice = match record {
             Ok(slice) => slice,
             Err(error) => {
-                assert!(records.next().is_none(), "nothing comes behind an error");
+                assert!(records.next().is_none(), "nothing follows an error");
                 return (found, Some(error));
             }
         };
@@ -62,7 +62,7 @@ fn cut_in(format: &Format, payload: &[u8], sizes: &[usize]) -> (Vec<Slice>, Opti
     (found, None)
 }
 
-/// The records, of which none may be missing, however the payload is handed out.
+/// All records of a valid payload, which must not depend on the sizes of the pieces.
 fn cut(format: &Format, payload: &[u8]) -> Vec<Slice> {
     let (found, error) = cut_in(format, payload, &[usize::MAX]);
     assert!(error.is_none(), "{}: {error:?}", payload.escape_ascii());
@@ -74,7 +74,7 @@ fn cut(format: &Format, payload: &[u8]) -> Vec<Slice> {
     found
 }
 
-/// What is said where a payload cannot be read to its end, however it is handed out; and how many records came before.
+/// The number of records before the error and its text, which must not depend on the sizes of the pieces.
 fn failure(format: &Format, payload: &[u8]) -> (usize, String) {
     let say = |size| {
         let (found, error) = cut_in(format, payload, &[size]);
@@ -100,7 +100,7 @@ fn said(members: &[(&str, &str)]) -> Result<Raw, BadRecord> {
 }
 
 #[test]
-fn a_line_of_ndjson_is_a_record_and_a_blank_one_is_none() {
+fn ndjson_line_is_a_record_unless_it_is_blank() {
     let found = cut(&Format::Ndjson, b"\n{\"a\":1}\r\n \t\r\n\n  {\"b\":[]} \n{}");
     assert_eq!(texts(&found), [r#"{\"a\":1}"#, r#"{\"b\":[]}"#, "{}"]);
     assert_eq!(places(&found), [1, 17, 27]);
@@ -110,7 +110,7 @@ fn a_line_of_ndjson_is_a_record_and_a_blank_one_is_none() {
 }
 
 #[test]
-fn a_broken_line_is_rejected_with_its_reason_and_the_next_one_is_read() {
+fn broken_ndjson_line_is_rejected_and_reading_continues() {
     let payload = b"{}\n{\"a\":1,\"a\":2}\nnot json\n[1]\n{\"a\":\"\xff\"}\n{} {}\n{\"b\":1}\n";
     let found = cut(&Format::Ndjson, payload);
     let reasons: Vec<_> = found.iter().map(|slice| slice.record.as_ref().err()).collect();
@@ -129,7 +129,7 @@ fn a_broken_line_is_rejected_with_its_reason_and_the_next_one_is_read() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_data_and_counts_in_offsets() {
+fn byte_order_mark_is_skipped_but_counts_in_offsets() {
     for (format, payload, offset) in [
         (Format::Ndjson, "\u{feff}{}", 3),
         (json(""), "\u{feff}[{}]", 4),
@@ -145,7 +145,7 @@ fn a_byte_order_mark_is_no_data_and_counts_in_offsets() {
 }
 
 #[test]
-fn a_line_of_csv_is_an_object_of_texts_by_the_headers_names() {
+fn csv_line_is_an_object_of_texts_by_column_name() {
     let payload =
         "Country Name,Value\r\n\"Korea, \"\"South\"\"\",51\r\n\r\n\"two\r\nlines\",\n,\"\"\nÅland,5\" high";
     let found = cut(&csv(), payload.as_bytes());
@@ -160,7 +160,7 @@ fn a_line_of_csv_is_an_object_of_texts_by_the_headers_names() {
 }
 
 #[test]
-fn a_delimiter_may_be_another_and_quotes_may_be_texts() {
+fn csv_delimiter_and_quoting_are_configurable() {
     let semicolon = |quote| Format::Csv { delimiter: Delimiter::try_from(';').unwrap(), quote };
     let payload = b"a;b\n\"1;2\";3\n";
     assert_eq!(cut(&semicolon(true), payload)[0].record, said(&[("a", "1;2"), ("b", "3")]));
@@ -187,10 +187,10 @@ fn broken_csv_line_is_rejected_with_its_reason_and_reading_continues() {
 }
 
 #[test]
-fn a_header_must_name_every_column_once() {
+fn missing_or_invalid_header_fails() {
     for (payload, named) in [
-        ("", "there is none"),
-        ("\n\r\n", "there is none"),
+        ("", "it is missing"),
+        ("\n\r\n", "it is missing"),
         ("a,,,a\n", "columns 1 and 4"),
         ("a,b,\"a\"\n", "columns 1 and 3"),
         ("a,\"b\"c\n", "field 2"),
@@ -200,7 +200,7 @@ fn a_header_must_name_every_column_once() {
         assert!(before == 0 && said.contains(named), "{payload:?}: {said}");
     }
     assert!(failure(&csv(), b"a,\xff\n").1.contains("UTF-8"));
-    assert_eq!(cut(&csv(), b"\na\n"), [], "empty lines before it are passed over, and no record is no error");
+    assert_eq!(cut(&csv(), b"\na\n"), [], "empty lines before it are skipped, and no record is no error");
 }
 
 /// The shape of the ECB's `eurofxref-hist.csv`: each line ends in a delimiter.
@@ -226,7 +226,7 @@ fn column_without_name_is_in_no_record() {
 }
 
 #[test]
-fn a_list_is_found_by_its_path_and_what_lies_beside_it_is_passed_over() {
+fn list_is_found_by_its_path_and_other_values_are_skipped() {
     let whole = br#" {"info" : {"n": [1, -2.5e3, "}\"]", null, []], "e": {}}, "da/ta": [ [0], [{"a": 1} , {"b":"]\\"},{}] ], "z":true } "#;
     let found = cut(&json("/da~1ta/1"), whole);
     assert_eq!(texts(&found), [r#"{\"a\": 1}"#, r#"{\"b\":\"]\\\\\"}"#, "{}"]);
@@ -236,7 +236,7 @@ fn a_list_is_found_by_its_path_and_what_lies_beside_it_is_passed_over() {
 }
 
 #[test]
-fn an_iso_code_list_is_cut_as_it_is_published() {
+fn iso_code_list_is_read_as_published() {
     let payload = r#"{
   "3166-1": [
     {
@@ -259,7 +259,7 @@ fn an_iso_code_list_is_cut_as_it_is_published() {
 }
 
 #[test]
-fn a_record_of_a_document_that_is_broken_for_itself_is_rejected_alone() {
+fn broken_record_of_a_document_is_rejected_alone() {
     let deep = "[".repeat(65) + &"]".repeat(65);
     let list = format!(
         r#"[{{"a":NaN}},{{"a":1,"a":1}},{{"a":{deep}}},7,"x",[{{}}],null,{{"a":tru}},{{"a",1}},{{}}]"#
@@ -274,7 +274,7 @@ fn a_record_of_a_document_that_is_broken_for_itself_is_rejected_alone() {
 }
 
 #[test]
-fn a_document_that_is_broken_outside_a_record_fails_with_the_place() {
+fn document_broken_outside_a_record_fails_with_the_offset() {
     for (payload, before, offset) in [
         ("", 0, 0),
         ("{\"data\":[{}", 1, 11),
@@ -296,12 +296,12 @@ fn a_document_that_is_broken_outside_a_record_fails_with_the_place() {
     ] {
         let (found, said) = failure(&json("/data"), payload.as_bytes());
         assert_eq!(found, before, "{payload}: {said}");
-        assert!(said.contains(&format!("byte {offset} there")), "{payload}: {said}");
+        assert!(said.contains(&format!("byte {offset}, expected")), "{payload}: {said}");
     }
 }
 
 #[test]
-fn a_path_that_leads_to_no_list_is_told_with_the_place() {
+fn path_without_a_list_fails_with_the_path() {
     for (path, payload) in [
         ("/data", "{\"dat\":[]}"),
         ("/data", "{\"data\":{}}"),
@@ -318,13 +318,13 @@ fn a_path_that_leads_to_no_list_is_told_with_the_place() {
 }
 
 #[test]
-fn a_second_list_under_the_same_name_fails() {
+fn second_list_under_the_same_name_fails() {
     let (before, said) = failure(&json("/a/b"), br#"{"a":{"b":[{}],"\u0062":[{}]}}"#);
     assert!(before == 1 && said.contains("a second time"), "{said}");
 }
 
 #[test]
-fn what_lies_beside_the_list_has_bounds_too() {
+fn values_beside_the_list_have_a_depth_limit() {
     let nested =
         |levels: usize| format!("{{\"a\":{}{},\"data\":[]}}", "[".repeat(levels), "]".repeat(levels));
     assert_eq!(cut(&json("/data"), nested(63).as_bytes()), []);
@@ -332,7 +332,7 @@ fn what_lies_beside_the_list_has_bounds_too() {
     assert!(failure(&json("/data"), nested(1_000_000).as_bytes()).1.contains("no further level"));
 }
 
-/// The beginning of a payload, and then the same byte for ever; it counts what was read.
+/// The beginning of a payload, then the same byte without end. It counts the bytes that were read.
 struct Endless<'p> {
     start: &'p [u8],
     then: u8,
@@ -349,7 +349,7 @@ impl Read for Endless<'_> {
 }
 
 #[test]
-fn a_record_without_end_is_given_up_at_the_limit() {
+fn endless_record_fails_at_the_limit() {
     let limits = Limits { max_record_bytes: 100_000 };
     for (format, start, then, offset) in [
         (Format::Ndjson, "{}\n{\"a\":\"", b'x', 3),
@@ -379,7 +379,7 @@ fn a_record_without_end_is_given_up_at_the_limit() {
 }
 
 #[test]
-fn a_record_may_be_as_long_as_the_limit_and_no_longer() {
+fn record_longer_than_the_limit_fails() {
     let fits = |format: &Format, payload: &[u8]| {
         let limits = Limits { max_record_bytes: 10 };
         slices(format, payload, limits).and_then(Iterator::collect::<Result<Vec<_>, _>>).is_ok()
@@ -396,7 +396,7 @@ fn a_record_may_be_as_long_as_the_limit_and_no_longer() {
 }
 
 #[test]
-fn columns_are_bounded_and_a_million_fields_are_one_broken_record() {
+fn columns_are_limited_and_extra_fields_reject_only_one_record() {
     let header = |columns: usize| (1..columns).fold("c0".to_owned(), |names, n| format!("{names},c{n}"));
     assert!(slices(&csv(), header(MAX_COLUMNS).as_bytes(), Limits::default()).is_ok());
     let error = slices(&csv(), header(MAX_COLUMNS + 1).as_bytes(), Limits::default()).unwrap_err();
@@ -409,7 +409,7 @@ fn columns_are_bounded_and_a_million_fields_are_one_broken_record() {
 }
 
 #[test]
-fn the_end_within_quotes_fails_the_run() {
+fn payload_that_ends_within_quotes_fails() {
     let (before, said) = failure(&csv(), b"a,b\n1,2\n3,\"4\n5,6\n");
     assert!(before == 1 && said.contains("begins at byte 8"), "{said}");
     let (_, said) = failure(&csv(), b"a\n\"1\r\n");
@@ -417,7 +417,7 @@ fn the_end_within_quotes_fails_the_run() {
 }
 
 #[test]
-fn a_reader_that_fails_is_told_with_the_place() {
+fn read_error_is_reported_with_the_offset() {
     struct Failing;
     impl Read for Failing {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -435,14 +435,14 @@ fn a_reader_that_fails_is_told_with_the_place() {
     }
 }
 
-/// The texts of a record's fields: `None` where there is none.
+/// The texts of the fields of each record.
 type Rows = Vec<Vec<String>>;
 
 fn quoted(field: &str) -> String {
     format!("\"{}\"", field.replace('"', "\"\""))
 }
 
-/// A payload of `rows`, with each record's bytes, by which its range is known.
+/// A payload of `rows`, with the expected bytes of each record.
 fn rendered(format: &Format, rows: &Rows, end: &str) -> (Vec<u8>, Vec<String>) {
     let object = |row: &Vec<String>| {
         let members = row.iter().enumerate();
@@ -471,14 +471,14 @@ fn rendered(format: &Format, rows: &Rows, end: &str) -> (Vec<u8>, Vec<String>) {
 
 proptest! {
     #[test]
-    fn what_was_written_comes_back_with_its_ranges_however_it_is_handed_out(
+    fn written_records_are_read_back_in_pieces_of_any_size(
         rows in prop::collection::vec(prop::collection::vec("[a-c,;\"\\\\{}\\[\\] é\r\n😀]{0,9}", 3), 0..9),
         sizes in prop::collection::vec(1_usize..40, 1..5),
         windows in any::<bool>(),
     ) {
         let end = if windows { "\r\n" } else { "\n" };
         for format in formats() {
-            // a TSV has no way to write a line's end
+            // TSV cannot contain a line end within a field
             let plain = |field: &String| field.replace(['\r', '\n'], " ");
             let rows = match format {
                 Format::Tsv {} => rows.iter().map(|row| row.iter().map(plain).collect()).collect(),
@@ -497,7 +497,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_cut_or_refused_the_same_way_however_they_are_handed_out(
+    fn result_for_any_bytes_does_not_depend_on_the_pieces(
         payload in prop::collection::vec(prop::sample::select(b"[]{}:,\"\\a1 \t\r\n\xff\xef\xbb\xbf".to_vec()), 0..60),
         sizes in prop::collection::vec(1_usize..9, 1..5),
     ) {
@@ -509,7 +509,7 @@ proptest! {
     }
 
     #[test]
-    fn a_document_that_is_read_to_its_end_is_read_as_serde_json_reads_it(text in "[\\[\\]{}:,\"a-b1e .]{0,20}") {
+    fn accepted_document_is_read_as_serde_json_reads_it(text in "[\\[\\]{}:,\"a-b1e .]{0,20}") {
         let payload = format!("[{text}]");
         let (found, error) = cut_in(&json(""), payload.as_bytes(), &[3]);
         let theirs = serde_json::from_str::<Vec<Box<serde_json::value::RawValue>>>(&payload);

@@ -47,7 +47,7 @@ async fn rates(system: &System, format: &Json, usd_from: &str, jpy_from: &str) -
     definition.pipeline.pipeline_id
 }
 
-/// How many records filled each axis, and their share.
+/// The number of records that filled each axis, and their share.
 fn filled(run: &Run) -> Vec<String> {
     let told =
         |(axis, AxisFill { records, share }): (&String, &AxisFill)| format!("{axis} {records} {share}");
@@ -70,7 +70,7 @@ fn run_ignores_unnamed_column_and_reports_it() {
 }
 
 #[test]
-fn run_fails_where_header_lacks_a_mapped_column() {
+fn run_fails_if_the_header_lacks_a_mapped_column() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -86,7 +86,7 @@ fn run_fails_where_header_lacks_a_mapped_column() {
 }
 
 #[test]
-fn column_with_dot_in_its_name_is_mapped_in_brackets_alone() {
+fn column_with_a_dot_in_its_name_is_mapped_only_in_brackets() {
     let payload = RATES.replace("USD", "USD.mid").replace("JPY", "JPY [100]");
     for (usd, is_read) in [("USD.mid", false), ("['USD.mid']", true), ("[\"USD.mid\"]", true)] {
         let payload = payload.clone();

@@ -178,7 +178,7 @@ fn snapshot_with_unidentified_rejects_withdraws_nothing() {
 }
 
 #[test]
-fn last_years_file_under_this_years_version_is_held() {
+fn known_payload_under_a_new_version_is_held() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = hundred(&system).await;
         let run = ingested(&system, &pipeline_id, &rows(0..100, "1"), "2023-05-04").await;
@@ -188,7 +188,7 @@ fn last_years_file_under_this_years_version_is_held() {
 }
 
 #[test]
-fn undo_takes_a_run_back_for_questions_from_then_on() {
+fn undo_hides_a_run_only_from_later_questions() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = hundred(&system).await;
         let before = all(&system, None).await.response.records;
@@ -295,7 +295,7 @@ fn undo_of_the_run_that_ended_an_invalidation_restores_it() {
 }
 
 #[test]
-fn new_date_of_a_version_is_gated_at_its_former_date_too() {
+fn changed_release_date_is_gated_at_the_former_date_too() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = hundred(&system).await;
         let begin = Begin {

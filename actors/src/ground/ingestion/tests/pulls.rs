@@ -12,16 +12,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// A publisher on this machine: what it answers, and how often it was asked.
+/// A publisher on this machine, with its answer and the number of requests.
 struct Publisher {
     url: String,
     said: Arc<Mutex<Said>>,
     asked: Arc<AtomicUsize>,
-    /// Whether it answers; it is silent meanwhile.
+    /// Whether the publisher answers; while false, requests wait.
     answers: watch::Sender<bool>,
 }
 
-/// What a publisher answers.
+/// The answer of a publisher.
 struct Said {
     body: String,
     last_modified: Option<&'static str>,
@@ -49,7 +49,7 @@ impl Publisher {
                         .lock()
                         .expect("nobody panicked")
                         .to_text(&String::from_utf8_lossy(&head[..length]));
-                    // whoever asked may have been told enough
+                    // the client may have closed the connection already
                     drop(stream.write_all(text.as_bytes()).await);
                 });
             }
@@ -100,7 +100,7 @@ async fn pulled(system: &System, pipeline_id: &PipelineId) -> Result<PullOutcome
 }
 
 #[test]
-fn a_payload_is_pulled_once_and_what_is_the_same_is_nothing_new() {
+fn pull_of_the_same_payload_reports_nothing_new() {
     with_world(|World { system, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of(OLD).await;
@@ -118,10 +118,10 @@ fn a_payload_is_pulled_once_and_what_is_the_same_is_nothing_new() {
 }
 
 #[test]
-fn a_pull_that_fails_is_in_the_log_and_changes_nothing() {
+fn failed_pull_is_logged_and_changes_nothing() {
     with_world(|World { system, .. }| async move {
         population(&system).await;
-        // nobody listens there
+        // no server listens there
         let definition = pulled_by(Method::ApiPull, Some("http://127.0.0.1:1/".into()), None);
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         let failed = pulled(&system, &pipeline_id).await;
@@ -136,14 +136,14 @@ fn a_pull_that_fails_is_in_the_log_and_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_pulled_or_scheduled_so_is_not_registered() {
+fn pipeline_with_invalid_retrieval_is_not_registered() {
     with_world(|World { system, .. }| async move {
         population(&system).await;
         let somewhere = || Some("https://example.org/x.csv".to_owned());
         for (definition, word) in [
             (pulled_by(Method::FileDownload, None, None), "`endpoint` is missing"),
-            (pulled_by(Method::ManualUpload, somewhere(), None), "`endpoint` is for"),
-            (pulled_by(Method::ManualUpload, None, Some("0 4 * * *")), "`schedule` is for"),
+            (pulled_by(Method::ManualUpload, somewhere(), None), "`endpoint` is only allowed for"),
+            (pulled_by(Method::ManualUpload, None, Some("0 4 * * *")), "`schedule` is only allowed for"),
             (pulled_by(Method::ApiPull, somewhere(), Some("every morning")), "`schedule`: "),
             (
                 pulled_by(Method::ApiPull, Some("http://127.0.0.2/x.csv".into()), None),
@@ -177,7 +177,7 @@ fn pipeline_without_its_credential_is_registered_but_not_pulled() {
 }
 
 #[test]
-fn a_schedule_pulls_when_it_is_due_and_not_before() {
+fn scheduled_pull_begins_when_it_is_due() {
     with_world(|World { system, time, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of(OLD).await;
@@ -222,13 +222,13 @@ fn scheduled_pull_begins_only_after_draining_has_ended() {
     });
 }
 
-/// How often a pull was begun.
+/// The number of pulls that were begun.
 fn begun(system: &System) -> usize {
     let events = logged(&system.store);
     events.iter().filter(|event| *event == "pull_started").count()
 }
 
-/// Waits until so many pulls were begun, and have ended.
+/// Waits until `count` pulls were begun and have ended.
 async fn pulls_ended(system: &System, pipeline_id: &PipelineId, count: usize) {
     while begun(system) < count {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -242,7 +242,7 @@ async fn pulls_ended(system: &System, pipeline_id: &PipelineId, count: usize) {
 }
 
 #[test]
-fn what_was_due_while_the_daemon_did_not_run_is_pulled_once() {
+fn missed_scheduled_pulls_are_made_up_for_once() {
     with_world(|world| async move {
         population(&world.system).await;
         let publisher = Publisher::of(OLD).await;
@@ -254,14 +254,14 @@ fn what_was_due_while_the_daemon_did_not_run_is_pulled_once() {
         let world = world.restarted_after(2 * 3600).await;
         pulls_ended(&world.system, &pipeline_id, 1).await;
         assert_eq!(begun(&world.system), 1);
-        // one that is started over and over pulls no more, until it is due
+        // repeated restarts cause no further pull until the next one is due
         let mut world = world;
         for _ in 0..3 {
             world = world.restarted_after(60).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
             assert_eq!(begun(&world.system), 1);
         }
-        // three of them are due by then
+        // three pulls are due by then
         let world = world.restarted_after(21 * 86_400).await;
         pulls_ended(&world.system, &pipeline_id, 2).await;
         pulling::begin_due(&shop(&world.system, &world.time));
@@ -320,14 +320,14 @@ fn pipeline_registered_again_keeps_its_last_pull_but_not_its_schedule() {
     });
 }
 
-/// What runs need, beside the actor that has its own.
+/// A context for runs, separate from the actor's own.
 fn shop(system: &System, time: &Hand) -> Arc<Shop> {
     let config = crate::testing::ingestion(time);
     let (store, log) = (system.store.clone(), system.log.clone());
     Ingestion::new(config, store, log, system.clock.clone(), system.metrics.clone()).shop
 }
 
-/// A source that is pulled from `endpoint`, holds a release of 2020, and answers with nothing older than a day.
+/// A source that is pulled from `endpoint`, has a release of 2020, and gives no answer older than a day.
 async fn strict(system: &System, endpoint: &str) -> (SourceId, PipelineId) {
     population(system).await;
     let definition = pulled_by(Method::FileDownload, Some(endpoint.to_owned()), None);
@@ -344,14 +344,14 @@ async fn strict(system: &System, endpoint: &str) -> (SourceId, PipelineId) {
     (oracle_id, pipeline_id)
 }
 
-/// Asks it for something, and says of which version the answer is.
+/// Queries the source, and returns the version in the answer.
 async fn queried(system: &System, oracle_id: &SourceId) -> Result<String, QueryError> {
     let request = QueryRequest { axes_requested: vec!["population".into()], ..QueryRequest::default() };
     let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
     system.queries.ask(query).await.map(|answer| answer.response.query_metadata.data_version)
 }
 
-/// Declares what a source has said stale.
+/// Marks the data of a source stale.
 async fn invalidated(system: &System, oracle_id: &SourceId) {
     let (trigger, detail) = (InvalidationCause::Manual, "they have told us".to_owned());
     system
@@ -362,7 +362,7 @@ async fn invalidated(system: &System, oracle_id: &SourceId) {
 }
 
 #[test]
-fn a_stale_answer_waits_for_a_refresh_and_many_ask_the_source_once() {
+fn concurrent_stale_answers_wait_for_one_refresh() {
     with_world(|World { system, time, .. }| async move {
         let publisher = Publisher::of(NEW).await;
         let (oracle_id, _) = strict(&system, &publisher.url).await;
@@ -372,7 +372,7 @@ fn a_stale_answer_waits_for_a_refresh_and_many_ask_the_source_once() {
             assert_eq!(answer.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
         }
         assert_eq!(publisher.asked(), 1);
-        // two days on the source has still the same: nothing makes that fresh
+        // two days later the source has the same payload, which stays stale
         time.turn(2 * 86_400);
         let stale = ask().await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
@@ -381,7 +381,7 @@ fn a_stale_answer_waits_for_a_refresh_and_many_ask_the_source_once() {
 }
 
 #[test]
-fn a_source_that_had_nothing_new_is_left_alone_for_a_while() {
+fn source_with_nothing_new_is_not_pulled_again_within_the_pause() {
     with_world(|World { system, time, .. }| async move {
         let publisher = Publisher::of(OLD).await;
         let (oracle_id, _) = strict(&system, &publisher.url).await;
@@ -393,14 +393,14 @@ fn a_source_that_had_nothing_new_is_left_alone_for_a_while() {
             }
             assert_eq!(publisher.asked(), pulls, "{seconds}");
         }
-        // what fails is left alone, too
+        // the pause applies after a failed run, too
         time.turn(60);
         publisher.says("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n", None);
         for _ in 0..5 {
             assert!(queried(&system, &oracle_id).await.is_err());
         }
         assert_eq!(publisher.asked(), 4);
-        // a message that there is something new ends the pause
+        // an invalidation ends the pause
         time.turn(1);
         publisher.says(NEW, None);
         invalidated(&system, &oracle_id).await;
@@ -410,7 +410,7 @@ fn a_source_that_had_nothing_new_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn a_stale_answer_waits_for_the_pull_that_goes_on_and_begins_no_other() {
+fn stale_answer_waits_for_the_pull_in_progress() {
     with_world(|World { system, .. }| async move {
         let publisher = Publisher::of(NEW).await;
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
@@ -433,7 +433,7 @@ fn a_stale_answer_waits_for_the_pull_that_goes_on_and_begins_no_other() {
 }
 
 #[test]
-fn a_newer_version_that_cannot_be_read_makes_what_is_known_stale() {
+fn unreadable_newer_version_marks_the_source_stale() {
     with_world(|World { system, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
@@ -448,7 +448,7 @@ fn a_newer_version_that_cannot_be_read_makes_what_is_known_stale() {
     });
 }
 
-/// Pulls what there is, and waits for the run's end.
+/// Pulls the current payload, and waits for the end of its run.
 async fn taken(system: &System, pipeline_id: &PipelineId) -> Run {
     let pulled = pulled(system, pipeline_id).await;
     let Ok(PullOutcome::Begun(begun)) = pulled else { panic!("it is new: {pulled:?}") };
@@ -493,7 +493,7 @@ fn alternating_undated_payloads_are_three_releases() {
 }
 
 #[test]
-fn releases_of_one_moment_are_told_apart() {
+fn releases_pulled_at_the_same_time_get_different_versions() {
     with_world(|World { system, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of(OLD).await;
@@ -509,7 +509,7 @@ fn releases_of_one_moment_are_told_apart() {
 }
 
 #[test]
-fn a_date_that_is_not_a_newer_one_dates_no_release() {
+fn last_modified_is_the_release_date_only_if_it_is_newer() {
     with_world(|World { system, time, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of(OLD).await;
@@ -517,7 +517,7 @@ fn a_date_that_is_not_a_newer_one_dates_no_release() {
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         for (body, last_modified, version) in [
             (OLD, "Fri, 20 Nov 2026 09:00:00 GMT", "2026-11-20T09:00:00Z"),
-            // the same date for something else, an earlier one, one ahead of now, a newer one
+            // the same date with another payload, an earlier date, a date in the future, a newer date
             (NEW, "Fri, 20 Nov 2026 09:00:00 GMT", "2026-11-20T11:00:00Z"),
             (OLD, "Thu, 19 Nov 2026 09:00:00 GMT", "2026-11-20T12:00:00Z"),
             (NEW, "Sat, 21 Nov 2026 09:00:00 GMT", "2026-11-20T13:00:00Z"),
@@ -564,11 +564,11 @@ fn pull_is_compared_with_the_last_read_payload_not_the_last_pulled_one() {
         let pipeline_id = registered(&system, definition).await.expect("it is registered");
         taken(&system, &pipeline_id).await;
         time.turn(2 * 86_400);
-        // somebody hands something older in, and it is still what the source says that holds
+        // an older release is submitted: the pulled payload is still in force
         ingested(&system, &pipeline_id, NEW, "2020-04-14").await;
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
-        // somebody hands something newer in, and the source still says what it said
+        // a newer release is submitted: the source still has the pulled payload, which becomes a new release
         ingested(&system, &pipeline_id, NEW, "2026-11-21").await;
         time.turn(1);
         assert_eq!(taken(&system, &pipeline_id).await.input.version, "2026-11-22T10:00:01Z");
@@ -576,7 +576,7 @@ fn pull_is_compared_with_the_last_read_payload_not_the_last_pulled_one() {
 }
 
 #[test]
-fn a_payload_that_is_pulled_in_vain_again_is_the_same_run_again() {
+fn failed_payload_that_is_pulled_again_is_the_same_run() {
     with_world(|World { system, time, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
@@ -593,7 +593,7 @@ fn a_payload_that_is_pulled_in_vain_again_is_the_same_run_again() {
 }
 
 #[test]
-fn one_pull_of_a_pipeline_goes_on_at_a_time() {
+fn pipeline_has_at_most_one_pull_in_progress() {
     with_world(|World { system, time, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of(OLD).await;
@@ -616,7 +616,7 @@ fn one_pull_of_a_pipeline_goes_on_at_a_time() {
         while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // what was left out is not made up for, and what is due next is not left out
+        // skipped pulls are not made up for, and the next due pull is not skipped
         pulling::begin_due(&shop);
         let again = pulling::pull(Arc::clone(&shop), wanted).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
@@ -625,7 +625,7 @@ fn one_pull_of_a_pipeline_goes_on_at_a_time() {
 }
 
 #[test]
-fn what_a_later_pull_finds_again_is_stale_no_more_and_as_old_as_it_was() {
+fn unchanged_pull_ends_an_invalidation_but_not_the_age() {
     with_world(|World { system, time, .. }| async move {
         let publisher = Publisher::of(NEW).await;
         publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
@@ -633,7 +633,7 @@ fn what_a_later_pull_finds_again_is_stale_no_more_and_as_old_as_it_was() {
         taken(&system, &pipeline_id).await;
         let source = || system.store.source(&oracle_id).expect("it is read").expect("it is there").0;
         let released = source().releases();
-        // by a 304, and by the same bytes
+        // once by a 304, and once by the same bytes
         for (confirmed, etag) in [(1, Some("\"1\"")), (2, None)] {
             publisher.said.lock().expect("nobody panicked").etag = etag;
             time.turn(1);
@@ -650,11 +650,11 @@ fn what_a_later_pull_finds_again_is_stale_no_more_and_as_old_as_it_was() {
 }
 
 #[test]
-fn what_was_asked_before_a_source_was_declared_stale_does_not_confirm_it() {
+fn pull_begun_before_an_invalidation_does_not_end_it() {
     with_world(|World { system, time, .. }| async move {
         let publisher = Publisher::of(NEW).await;
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
-        // something new at first, and then the same again
+        // first with a new payload, then with the same payload again
         for asked in 1..=2 {
             publisher.answers.send_replace(false);
             let declared = async {
@@ -676,7 +676,7 @@ fn what_was_asked_before_a_source_was_declared_stale_does_not_confirm_it() {
 }
 
 #[test]
-fn a_run_that_was_begun_before_a_source_was_declared_stale_leaves_it_so() {
+fn run_begun_before_an_invalidation_does_not_end_it() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         let oracle_id: SourceId = "world-bank-population".parse().expect("an id");

@@ -19,7 +19,7 @@ fn state(system: &System) -> SourceState {
     system.store.source(&oracle_id()).expect("it is read").expect("it is there").0
 }
 
-/// The files of what the source has said, with a bit of the first one turned over.
+/// The files of the source's data, after one bit of the first file was flipped.
 fn damaged(world: &World) -> Vec<PathBuf> {
     let state = state(&world.system);
     let path = |sha256: &Sha256Hex| world.dir.join("ground/facts").join(format!("{sha256}.sorted"));
@@ -62,7 +62,7 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         let nothing = rebuilt(system).await.expect("it is whole");
         assert_eq!((nothing.runs, nothing.files.len()), (0, 0));
 
-        // by now the source is of another version of the ontology, and provides fewer axes
+        // the source has another version of the ontology now, and provides fewer axes
         let mut ontology: Ontology =
             document(include_str!("../../../../../examples/ground-truth/ontologies/population.json"));
         ontology.version = "2".into();
@@ -96,7 +96,7 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
 }
 
 #[test]
-fn pruning_is_repeated_and_a_missing_payload_is_named_with_its_run() {
+fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
     with_world(|world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;
@@ -129,7 +129,7 @@ fn pruning_is_repeated_and_a_missing_payload_is_named_with_its_run() {
         assert_eq!((lost.fault_count, lost.has_payload), (1, true), "{lost:?}");
         assert!(lost.faults[0].contains("is missing; ingest the release again"), "{lost:?}");
 
-        // the same bytes again are the payload again
+        // submitting the same bytes again restores the payload
         let begin = asked(&pipeline_id, archived(system, OLD.as_bytes()), "2003-04-14");
         let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it is understood");
         assert!(matches!(begun, Begun::Unchanged(_)));
@@ -139,7 +139,7 @@ fn pruning_is_repeated_and_a_missing_payload_is_named_with_its_run() {
 }
 
 #[test]
-fn a_payload_that_was_not_to_be_kept_keeps_a_source_from_being_rebuilt() {
+fn rebuild_fails_if_a_payload_was_not_kept() {
     with_world(|world| async move {
         let system = &world.system;
         population(system).await;
@@ -159,7 +159,7 @@ fn a_payload_that_was_not_to_be_kept_keeps_a_source_from_being_rebuilt() {
 }
 
 #[test]
-fn a_rebuilding_is_one_at_a_time_with_runs_and_ends_when_it_is_cancelled() {
+fn rebuild_excludes_runs_and_ends_when_it_is_cancelled() {
     with_world(|world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;

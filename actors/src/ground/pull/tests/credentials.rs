@@ -1,4 +1,4 @@
-//! Who is shown a credential, and who is not.
+//! Which servers get a credential.
 
 use super::*;
 use jiff::SignedDuration;
@@ -51,7 +51,7 @@ async fn key_or_token_is_sent_in_its_header() {
 }
 
 #[tokio::test]
-async fn a_credential_goes_to_the_endpoints_origin_alone_and_never_comes_back() {
+async fn credential_is_sent_only_to_the_origin_of_the_endpoint() {
     let far_port = TcpListener::bind("127.0.0.2:0").await.expect("a port");
     let far_at = far_port.local_addr().expect("it has an address");
     let near = Server::start(
@@ -82,7 +82,7 @@ async fn credential_is_sent_only_to_its_configured_origin() {
     {
         let puller = holding(api_key(), origin);
         let asked = authenticating(&own, authentication);
-        let error = puller.check(&asked).expect_err("it is for somebody else").to_string();
+        let error = puller.check(&asked).expect_err("it is for another origin").to_string();
         let said =
             format!("the credential of pipeline `wb` is for {origin}, and is not sent to `{own}`; allowed: ");
         assert!(error.starts_with(&said) && !error.contains("s3cret"), "{error}");
@@ -93,7 +93,7 @@ async fn credential_is_sent_only_to_its_configured_origin() {
 }
 
 #[tokio::test]
-async fn a_missing_credential_is_an_error_that_names_the_keys_to_set() {
+async fn missing_credential_error_names_the_keys_to_set() {
     let held = || [None, Some(Credential::token("t".into()).expect("a token")), Some(api_key())];
     for (authentication, kinds, said) in [
         (
@@ -125,7 +125,7 @@ async fn a_missing_credential_is_an_error_that_names_the_keys_to_set() {
 }
 
 #[tokio::test]
-async fn a_credential_is_not_sent_where_others_can_read_it() {
+async fn credential_is_not_sent_unencrypted_to_public_addresses() {
     for (endpoint, fits) in [
         ("https://example.org/", true),
         ("http://127.0.0.1/", true),
@@ -180,7 +180,7 @@ async fn endpoint_with_a_key_or_an_authentication_needs_https() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_once_and_used_until_it_expires() {
+async fn token_is_requested_once_and_used_until_it_expires() {
     let tokens = Server::start("127.0.0.1", vec![token("one", 100), token("two", 100)]).await;
     let data = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
     let at = Arc::new(Mutex::new(now()));
@@ -205,7 +205,7 @@ async fn a_token_is_asked_for_once_and_used_until_it_expires() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_asked_for_anew_once() {
+async fn rejected_token_is_replaced_once() {
     let tokens = Server::start("127.0.0.1", vec![token("old", 100), token("new", 100)]).await;
     let data = Server::start(
         "127.0.0.1",
@@ -223,14 +223,14 @@ async fn a_token_that_is_refused_is_asked_for_anew_once() {
 }
 
 #[tokio::test]
-async fn who_gives_no_token_is_named_and_not_quoted() {
+async fn token_error_does_not_quote_the_answer() {
     let redirect = "Location: http://127.0.0.1:1/\r\n";
     for (answer, said) in [
         (status(401, ""), "`: HTTP status 401: Unauthorized"),
         (status(302, redirect), "`: HTTP status 302"),
-        (whole("", "{\"token\": \"s3cret\"}"), "`: the answer cannot be read: it is no answer with a token"),
-        (whole("", r#"{"access_token": "s3cret", "token_type": "mac"}"#), "it is no bearer's token"),
-        (whole("", r#"{"access_token": "s3cret x", "token_type": "bearer"}"#), "no header can hold it"),
+        (whole("", "{\"token\": \"s3cret\"}"), "`: the answer cannot be read: not a token response"),
+        (whole("", r#"{"access_token": "s3cret", "token_type": "mac"}"#), "not a bearer token"),
+        (whole("", r#"{"access_token": "s3cret x", "token_type": "bearer"}"#), "does not fit into a header"),
         (whole("", &"x".repeat(100_000)), "the answer is too long: over 65536 bytes"),
     ] {
         let tokens = Server::start("127.0.0.1", vec![answer]).await;

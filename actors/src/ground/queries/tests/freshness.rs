@@ -1,10 +1,10 @@
-//! What a source's freshness policy lets pass.
+//! How the freshness policy of a source applies to answers.
 
 use super::*;
 use oracled_domain::ground::freshness::AxisFreshnessRequirement;
 use oracled_domain::ground::source::OracleTier;
 
-/// Has the source's policy be its default one, changed so.
+/// Sets the source's policy to the current one with this change.
 pub(super) async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolicy)) {
     let view = system.store.view(&source()).expect("it opens").expect("it is there");
     let mut policy = policy_of(&view.state, &view.ontology);
@@ -12,7 +12,7 @@ pub(super) async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolic
     system.registry.register(&policy, PEER).await.expect("it is set");
 }
 
-/// That what the source says of `axis` may be a minute old, and what becomes of it then.
+/// Limits the age of `axis` to one minute, with this behavior for older data.
 fn a_minute(policy: &mut FreshnessPolicy, axis: &str, stale_behavior: StaleBehavior) {
     let axis = axis.to_owned();
     let requirement = AxisFreshnessRequirement {
@@ -25,7 +25,7 @@ fn a_minute(policy: &mut FreshnessPolicy, axis: &str, stale_behavior: StaleBehav
 }
 
 #[test]
-fn an_axis_that_is_filtered_by_is_as_fresh_as_one_that_is_asked_for() {
+fn filtered_axis_must_be_as_fresh_as_a_requested_one() {
     with_world(|World { system, .. }| async move {
         two_releases(&system).await;
         let by = |axis: &str, operator, value| QueryRequest {
@@ -42,7 +42,7 @@ fn an_axis_that_is_filtered_by_is_as_fresh_as_one_that_is_asked_for() {
         set(&system, |policy| a_minute(policy, "population", StaleBehavior::FailClosed)).await;
         let stale = asked(&system, more()).await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
-        // which thing is meant is no state that gets old
+        // an identity that is only filtered by does not age
         set(&system, |policy| a_minute(policy, "area", StaleBehavior::FailClosed)).await;
         let fresh = asked(&system, by("area", Operator::Eq, json!("ABW"))).await.expect("it answers");
         assert_eq!(axes(&fresh), ["area_name"]);
@@ -53,7 +53,7 @@ fn an_axis_that_is_filtered_by_is_as_fresh_as_one_that_is_asked_for() {
 }
 
 #[test]
-fn a_page_is_as_fresh_as_it_is_when_it_is_asked_for() {
+fn page_freshness_is_evaluated_when_the_page_is_requested() {
     with_world(|World { system, time, .. }| async move {
         two_releases(&system).await;
         let pipeline_id = "world-bank-population".parse().expect("an id");
@@ -80,7 +80,7 @@ fn a_page_is_as_fresh_as_it_is_when_it_is_asked_for() {
 }
 
 #[test]
-fn before_the_first_release_nothing_has_an_age_and_nothing_is_fresh() {
+fn source_without_a_release_has_no_age_and_is_not_fresh() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         system.registry.review(&source(), Review::Approve, PEER).await.expect("it is approved");
@@ -111,7 +111,7 @@ fn before_the_first_release_nothing_has_an_age_and_nothing_is_fresh() {
         set(&system, |policy| policy.default_stale_behavior = StaleBehavior::FailClosed).await;
         let stale = asked(&system, then).await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
-        // what was released is what there is, be there no records that are meant
+        // after a release the data has an age, even if no record matches
         let none = request(&[("area", Operator::Eq, json!("XXX"))]);
         let none = QueryRequest { point_in_time: at("2020-04-15T00:00:00Z"), ..none };
         let metadata = asked(&system, none).await.expect("it is a day old").response.query_metadata;
@@ -120,7 +120,7 @@ fn before_the_first_release_nothing_has_an_age_and_nothing_is_fresh() {
 }
 
 #[test]
-fn a_record_by_its_id_is_given_as_its_policy_lets_it_pass() {
+fn record_by_id_follows_the_freshness_policy() {
     with_world(|World { system, time, .. }| async move {
         two_releases(&system).await;
         let at =
@@ -150,7 +150,7 @@ fn a_record_by_its_id_is_given_as_its_policy_lets_it_pass() {
             assert!(now.is_ok() || matches!(now, Err(RecordError::Stale(_))), "{now:?}");
             system.queries.provenance(&valid).await.expect("it is readable");
         }
-        // three years old when they ceased to hold: what is known of them is history, and was stale by then
+        // both were three years old, and stale, when they ceased to be valid; later they are as stale as then
         for gone in [&superseded, &withdrawn] {
             assert!(matches!(record(gone).await, Err(RecordError::Stale(_))));
         }

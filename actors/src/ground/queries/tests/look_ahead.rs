@@ -1,4 +1,4 @@
-//! A question about a time sees no later release: adding a release changes no answer about an earlier time.
+//! A question about a time sees no later release: a new release changes no answer about an earlier time.
 
 use super::freshness::set;
 use super::*;

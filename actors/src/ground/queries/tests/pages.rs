@@ -1,10 +1,10 @@
-//! Where answers are made, and in which room.
+//! Where answers are computed, and the memory that they take.
 
 use super::*;
 use crate::testing::ground::{open_pipeline, register_pipeline};
 use tokio::time::timeout;
 
-/// A source with so many records of one thing, which says more of it than its identity tells apart, and one of another.
+/// A source with `records` records of one subject, which differ in their values, and one record of another subject.
 async fn of_one_thing(system: &System, records: usize) {
     let pipeline_id = population(system).await;
     let mut definition = open_pipeline();
@@ -24,7 +24,7 @@ async fn page(system: &System, area: &str, max_results: usize) -> Result<Page, Q
 }
 
 #[test]
-fn a_lookup_that_finds_more_than_a_little_is_read_like_a_page() {
+fn lookup_of_many_records_becomes_a_scan() {
     with_world(|World { system, .. }| async move {
         of_one_thing(&system, 300).await;
         let all = page(&system, "ABW", 1000).await.expect("it answers");
@@ -39,11 +39,11 @@ fn a_lookup_that_finds_more_than_a_little_is_read_like_a_page() {
 }
 
 #[test]
-fn pages_wait_for_room_and_lookups_do_not() {
+fn pages_wait_for_memory_but_lookups_do_not() {
     with_world(|World { system, .. }| async move {
         of_one_thing(&system, 300).await;
         let mut held = Vec::new();
-        // 64 MiB for all, twice what a page holds for each
+        // 64 MiB in total, and each page takes twice its data
         for _ in 0..2 {
             held.push(page(&system, "ABW", 10_000).await.expect("there is room"));
         }
@@ -51,7 +51,7 @@ fn pages_wait_for_room_and_lookups_do_not() {
         let none = timeout(Duration::from_millis(200), page(&system, "ABW", 10_000)).await;
         assert!(none.is_err(), "it waits: {none:?}");
         let room = held.pop().and_then(|page| page.room);
-        page(&system, "ABW", 10_000).await.expect_err("others have it all");
+        page(&system, "ABW", 10_000).await.expect_err("other pages have all memory");
         drop(room);
         page(&system, "ABW", 10_000).await.expect("there is room");
     });

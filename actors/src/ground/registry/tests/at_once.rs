@@ -1,4 +1,4 @@
-//! Two administrators at the same moment: each decides over what there is before the other has committed.
+//! Concurrent changes by two administrators: each is decided before the other one is committed.
 
 use super::*;
 use crate::verification::tests::support::{registration, source, workflow_over};
@@ -6,7 +6,7 @@ use crate::verification::tests::upstream::adapter_of;
 use oracled_domain::verification::Workflow;
 use oracled_domain::verification::adapter::Adapter;
 
-/// Commits one decision, and sees the other one, which was taken over the same, come too late.
+/// Commits one decision, and checks that the other one, made over the same rows, is then stale.
 async fn commits_one(system: &System, one: Option<Record>, other: Option<Record>) {
     let (Some(one), Some(other)) = (one, other) else { panic!("both change it") };
     system.log.commit(one).await.expect("nothing has changed so far");
@@ -22,7 +22,7 @@ async fn registers_workflow(system: &System, workflow: &Workflow) -> Result<(), 
     system.registry.register(workflow, PEER).await.map(drop)
 }
 
-/// A source that does not tell how many people live anywhere any more.
+/// A source that does not provide the axis `population`.
 fn without_people(oracle_id: &str, mut settings: Json) -> Registration {
     settings["axes_provided"] = json!(["area", "area_name", "year"]);
     registration(oracle_id, settings)
@@ -47,7 +47,7 @@ fn workflow_and_a_source_dropping_its_axis_are_serialized() {
         let refused = registers_source(&system, &after).await;
         assert!(matches!(refused, Err(RegistryError::WorkflowKept { .. })), "{refused:?}");
 
-        // a workflow that is there, and comes to lean on another source
+        // a registered workflow that changes to another source
         let (after, workflow, source, over_it) = decide("office-b", "census");
         commits_one(&system, over_it, source).await;
         let refused = registers_source(&system, &after).await;
@@ -62,7 +62,7 @@ fn workflow_and_a_source_dropping_its_axis_are_serialized() {
 }
 
 #[test]
-fn of_two_sources_that_a_workflow_needs_only_one_can_lose_trust() {
+fn only_one_of_two_concurrent_losses_of_trust_is_committed() {
     with_world(|World { system, .. }| async move {
         let registry = &system.registry;
         for oracle_id in ["office-a", "office-b"] {

@@ -23,7 +23,7 @@ fn written(mail: &Mail) -> String {
 }
 
 #[test]
-fn a_mail_is_the_same_at_every_attempt_and_bears_an_id_of_its_own() {
+fn message_is_the_same_at_each_attempt_and_has_its_own_id() {
     let mail = mail_of(MailKind::Verdict, Tier::Quick, GOOD, None);
     let first = written(&mail);
     let mut later = mail.clone();
@@ -45,7 +45,7 @@ fn a_mail_is_the_same_at_every_attempt_and_bears_an_id_of_its_own() {
 }
 
 #[test]
-fn nothing_adds_a_header_or_ends_the_mail() {
+fn verdict_and_settings_cannot_inject_headers_or_commands() {
     let verdict = r#"{"verdict":"GREEN","summary":"Sound.\r\n.\r\nMAIL FROM:<x@y>\r\nBcc: x@y"}"#;
     let text = written(&mail_of(MailKind::Verdict, Tier::Quick, verdict, None));
     let (head, body) = text.split_once("\r\n\r\n").expect("a mail has a head");
@@ -58,7 +58,7 @@ fn nothing_adds_a_header_or_ends_the_mail() {
 }
 
 #[test]
-fn an_address_that_is_none_for_mail_is_a_failure_for_good() {
+fn invalid_recipient_address_is_a_permanent_failure() {
     let mut mail = mail_of(MailKind::Verdict, Tier::Quick, GOOD, None);
     mail.standing.to = "a..b@-".to_owned().try_into().expect("it has the shape");
     let failed = Smtp::new(settings()).expect("it can be used").message(&mail).expect_err("no such address");
@@ -66,13 +66,12 @@ fn an_address_that_is_none_for_mail_is_a_failure_for_good() {
 }
 
 #[test]
-fn the_password_is_shown_nowhere() {
+fn password_is_never_shown() {
     let shown = format!("{:?} {:?}", settings(), Smtp::new(settings()).expect("it can be used"));
     assert!(!shown.contains("s3cret"), "{shown}");
 }
 
-/// What becomes of a mail that a server answers with `reply` where it has come to that command; the greeting is the
-/// empty one.
+/// The failure of a mail when the server answers `command` with `reply`. An empty `command` means the greeting.
 async fn answered(command: &str, reply: &str) -> SendFailure {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("it has an address").port();
@@ -92,7 +91,7 @@ async fn answered(command: &str, reply: &str) -> SendFailure {
             } else {
                 "250 yes"
             };
-            // it may have heard enough
+            // the client may have closed the connection already
             drop(writer.write_all(format!("{said}\r\n").as_bytes()).await);
             let Ok(Some(line)) = lines.next_line().await else { return };
             asked = line;
@@ -103,7 +102,7 @@ async fn answered(command: &str, reply: &str) -> SendFailure {
 }
 
 #[tokio::test]
-async fn only_what_a_server_says_of_the_mail_is_a_failure_for_good() {
+async fn only_replies_about_the_mail_itself_are_permanent_failures() {
     for code in [501, 550, 551, 552, 553, 555, 556] {
         let failed = answered("RCPT", &format!("{code} no <a@example.org>")).await;
         assert!(failed.is_permanent() && failed.cause.contains(&code.to_string()), "{failed:?}");

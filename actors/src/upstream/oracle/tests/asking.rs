@@ -1,4 +1,4 @@
-//! What can happen on the way.
+//! Failures and other outcomes of a query over HTTP.
 
 use super::*;
 use crate::platform::clock::monotonic;
@@ -17,7 +17,7 @@ fn failed(answer: LiveAnswer) -> (Failure, String) {
 }
 
 #[tokio::test]
-async fn who_fails_is_asked_again_a_few_times_where_that_may_help() {
+async fn failed_query_is_retried_only_where_that_may_help() {
     let (answer, times) =
         asked(vec![status(503, ""), say(""), status(502, ""), whole("", &body("7.10"))], json!({})).await;
     assert_eq!((rate_of(&said(answer)).as_str(), times), ("7.1", 4));
@@ -41,7 +41,7 @@ async fn who_fails_is_asked_again_a_few_times_where_that_may_help() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_asked_for_again() {
+async fn query_is_retried_after_a_truncated_body() {
     let cut = || say("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{");
     let (answer, times) = asked(vec![cut(), whole("", &body("7"))], json!({})).await;
     assert_eq!((rate_of(&said(answer)).as_str(), times), ("7", 2));
@@ -51,7 +51,7 @@ async fn a_body_that_breaks_off_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_asked_for_is_kept_within_the_time_there_is() {
+async fn retry_after_is_respected_within_the_timeout() {
     let (answer, times) = asked(vec![status(429, "Retry-After: 60\r\n")], json!({})).await;
     assert_eq!((failed(answer).0, times), (Failure::Unavailable, 1), "it is left alone");
     let began = monotonic();
@@ -62,7 +62,7 @@ async fn a_wait_that_is_asked_for_is_kept_within_the_time_there_is() {
 }
 
 #[tokio::test]
-async fn who_is_not_done_in_time_has_timed_out() {
+async fn slow_answer_is_a_timeout() {
     let mut drips = say("HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n");
     for _ in 0..600 {
         drips.extend([Do::Wait(Duration::from_millis(50)), Do::Send(b"x".into())]);
@@ -79,7 +79,7 @@ async fn who_is_not_done_in_time_has_timed_out() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unavailable() {
+async fn refused_connection_is_unavailable() {
     let port =
         std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let adapter = adapter(&format!("http://127.0.0.1:{port}/{{area}}"), &json!({}));
@@ -89,7 +89,7 @@ async fn nobody_there_is_unavailable() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_in_ones_own_network_that_is_not_allowed() {
+async fn private_address_is_not_queried_unless_allowed() {
     for host in ["127.0.0.2", "10.0.0.1", "[::1]", "169.254.169.254"] {
         let answer = oracles().ask(ask_by(adapter(&format!("http://{host}/{{area}}"), &json!({})))).await;
         assert_eq!(answer.outcome, Outcome::Neutral);
@@ -99,22 +99,19 @@ async fn nobody_is_asked_in_ones_own_network_that_is_not_allowed() {
 }
 
 #[tokio::test]
-async fn what_anybody_on_the_way_could_change_is_not_asked_for() {
+async fn unsigned_answer_over_cleartext_http_is_not_requested() {
     let plainly = "http://bank.example/{area}";
     let answer = oracles().ask(ask_by(adapter(plainly, &json!({})))).await;
     assert_eq!(answer.outcome, Outcome::Neutral);
     let (failure, cause) = failed(answer);
-    assert!(
-        failure == Failure::Internal && cause.contains("allowed: https, answers that are signed"),
-        "{cause}"
-    );
+    assert!(failure == Failure::Internal && cause.contains("allowed: https, signed answers"), "{cause}");
     let signed = signed_by(json!({ "method": "jws", "keys": [key(7, "k-1").1] }));
     assert!(oracles().check(&adapter(plainly, &signed)).is_ok());
     assert!(oracles().check(&adapter("https://bank.example/{area}", &json!({}))).is_ok());
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_told_beforehand() {
+async fn check_reports_an_unusable_endpoint_or_credential() {
     for (endpoint, told) in [
         ("http://10.0.0.1/{area}", "`ingestion.allow_local`"),
         ("http://bank.example/{area}", "allowed: https"),
@@ -129,7 +126,7 @@ async fn what_cannot_be_asked_is_told_beforehand() {
 }
 
 #[tokio::test]
-async fn who_is_registered_answers_and_hands_the_question_on_to_nobody() {
+async fn redirect_is_followed_only_within_the_origin() {
     let far = Server::start("127.0.0.1", vec![whole("", &body("8"))]).await;
     for location in
         [far.url("127.0.0.1", "/"), "http://10.0.0.1/".to_owned(), "file:///etc/passwd".to_owned()]
@@ -146,7 +143,7 @@ async fn who_is_registered_answers_and_hands_the_question_on_to_nobody() {
 }
 
 #[tokio::test]
-async fn an_answer_may_be_so_long_and_no_longer() {
+async fn answer_over_the_size_limit_is_refused() {
     let padded = |size_bytes: usize| body("7") + &" ".repeat(size_bytes - body("7").len());
     let (answer, _) = asked(vec![whole("", &padded(ANSWER_MAX_BYTES))], json!({})).await;
     assert_eq!(rate_of(&said(answer)), "7");
@@ -155,7 +152,7 @@ async fn an_answer_may_be_so_long_and_no_longer() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_and_speaks_against_the_source() {
+async fn unreadable_answer_is_refused_and_counts_against_the_source() {
     let unended = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n".to_owned() + &body("7");
     let mut latin = whole("", "{\"data\":\"s3cret?\"}");
     latin[0] = Do::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n\"\xe9\"".into());
@@ -181,7 +178,7 @@ async fn answer_about_another_thing_is_refused_and_neutral_for_health() {
 }
 
 #[tokio::test]
-async fn nothing_and_several_are_answers_too() {
+async fn no_record_and_several_records_are_successful_replies() {
     for script in [status(404, ""), whole("", r#"{"data":[]}"#)] {
         let (answer, times) = asked(vec![script], json!({})).await;
         assert!(matches!(answer.outcome, Outcome::Success { latency_ms: Some(_) }), "{answer:?}");
@@ -192,20 +189,20 @@ async fn nothing_and_several_are_answers_too() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_gone_does_not_say_that_there_is_no_record() {
+async fn status_410_is_a_failure_and_not_a_missing_record() {
     let (answer, times) = asked(vec![status(410, "")], json!({})).await;
     assert!(matches!(answer.outcome, Outcome::Failure(_)), "{answer:?}");
     assert_eq!((failed(answer).0, times), (Failure::Rejected, 1));
 }
 
 #[tokio::test]
-async fn a_question_that_its_endpoint_cannot_ask_is_not_asked() {
+async fn query_that_the_adapter_cannot_ask_is_not_sent() {
     let server = Server::start("127.0.0.1", vec![whole("", &body("7"))]).await;
     let adapter = adapter(&endpoint(&server), &json!({}));
     let past = LiveAsk { point_in_time: Some(now()), ..ask_by(Arc::clone(&adapter)) };
     let (failure, cause) = failed(oracles().ask(past).await);
     assert!(
-        failure == Failure::Rejected && cause.starts_with("it is asked about the present alone"),
+        failure == Failure::Rejected && cause.starts_with("this adapter only covers the present"),
         "{cause}"
     );
     let thing = BTreeMap::from([("area".into(), Value::Text("..".into()))]);
@@ -217,7 +214,7 @@ async fn a_question_that_its_endpoint_cannot_ask_is_not_asked() {
 }
 
 #[tokio::test]
-async fn what_is_kept_holds_where_the_source_says_so() {
+async fn cached_answer_is_revalidated_by_its_etag() {
     let tagged = whole("ETag: \"v1\"\r\n", &body("7"));
     let server = Server::start("127.0.0.1", vec![tagged, say("HTTP/1.1 304 Not Modified\r\n\r\n")]).await;
     let adapter = adapter(&endpoint(&server), &json!({}));
@@ -248,12 +245,12 @@ async fn what_is_kept_holds_where_the_source_says_so() {
             server.heads().last().is_some_and(|head| !head.contains("if-none-match")),
             "it is not known there"
         );
-        assert_eq!(failed(answer).0, Failure::Rejected, "nobody asked for a 304");
+        assert_eq!(failed(answer).0, Failure::Rejected, "no conditional request was sent");
     }
 }
 
 #[tokio::test]
-async fn a_credential_goes_to_its_origin_and_is_shown_nowhere() {
+async fn credential_is_sent_only_to_its_origin_and_never_shown() {
     let server = Server::start("127.0.0.1", vec![whole("", &body("7"))]).await;
     let credential = |origin: String| {
         let credential = Credential::api_key("X-Api-Key", "s3cret".into()).expect("a key");

@@ -1,4 +1,4 @@
-//! Signatures: those that hold, and every way not to.
+//! Valid signatures, and each kind of invalid one.
 
 use super::*;
 use crate::upstream::oracle::signature::{Signed, verify};
@@ -10,21 +10,21 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 const CLAIMS: &str =
     "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
 
-/// A policy and its keys, made ready as an adapter's are.
+/// A policy and its keys, as a validated adapter has them.
 fn ready(policy: Json) -> (SignaturePolicy, Vec<PublicKey>) {
     let adapter = adapter("http://127.0.0.1/{area}", &signed_by(policy));
     let (policy, keys) = adapter.signature().expect("it is signed");
     (policy.clone(), keys.to_vec())
 }
 
-/// What comes of a compact signature in the body.
+/// The result of verifying a compact signature in the body.
 fn compact(keys: &Json, token: &str) -> Result<(Vec<u8>, String, Algorithm), &'static str> {
     let (policy, keys) = ready(json!({ "method": "jws", "keys": keys }));
     let Signed { document, kid, algorithm } = verify(&policy, &keys, &BTreeMap::new(), token.as_bytes())?;
     Ok((document.into_owned(), kid, algorithm))
 }
 
-/// A compact signature by Ed25519 with this header.
+/// A compact Ed25519 signature with this header.
 fn token(pair: &Ed25519KeyPair, header: &Json, payload: &str) -> String {
     let signed =
         format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(payload));
@@ -33,7 +33,7 @@ fn token(pair: &Ed25519KeyPair, header: &Json, payload: &str) -> String {
 }
 
 #[test]
-fn the_examples_of_the_standards_hold() {
+fn signature_examples_of_the_rfcs_are_valid() {
     let ed25519 = json!([{ "kid": "a", "kty": "OKP", "crv": "Ed25519",
         "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }]);
     let token = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWb\
@@ -71,15 +71,15 @@ fn signature_is_valid_only_by_its_sources_keys_and_algorithms() {
     assert!(compact(&keys, &token(&pair, &good, "{}")).is_ok());
     assert!(compact(&keys, &token(&pair, &json!({ "alg": "EdDSA" }), "{}")).is_ok());
     for (token, told) in [
-        (token(&other, &good, "{}"), "does not hold"),
-        (token(&pair, &json!({ "alg": "none" }), "{}"), "is not taken"),
-        (token(&pair, &json!({ "alg": "HS256", "kid": kid }), "{}"), "is not taken"),
-        (token(&pair, &json!({ "alg": "eddsa", "kid": kid }), "{}"), "is not taken"),
-        (token(&pair, &json!({ "kid": kid }), "{}"), "is not taken"),
-        (token(&pair, &json!({ "alg": "ES256", "kid": kid }), "{}"), "another algorithm than its key is for"),
-        (token(&pair, &json!({ "alg": "RS256" }), "{}"), "another algorithm than its key is for"),
-        (token(&pair, &json!({ "alg": "EdDSA", "kid": "k-2" }), "{}"), "none of the source's"),
-        (token(&pair, &json!({ "alg": "EdDSA", "kid": 1 }), "{}"), "no text"),
+        (token(&other, &good, "{}"), "is invalid"),
+        (token(&pair, &json!({ "alg": "none" }), "{}"), "is not supported"),
+        (token(&pair, &json!({ "alg": "HS256", "kid": kid }), "{}"), "is not supported"),
+        (token(&pair, &json!({ "alg": "eddsa", "kid": kid }), "{}"), "is not supported"),
+        (token(&pair, &json!({ "kid": kid }), "{}"), "is not supported"),
+        (token(&pair, &json!({ "alg": "ES256", "kid": kid }), "{}"), "differs from the algorithm of its key"),
+        (token(&pair, &json!({ "alg": "RS256" }), "{}"), "differs from the algorithm of its key"),
+        (token(&pair, &json!({ "alg": "EdDSA", "kid": "k-2" }), "{}"), "not registered for the source"),
+        (token(&pair, &json!({ "alg": "EdDSA", "kid": 1 }), "{}"), "not a string"),
         (token(&pair, &json!({ "alg": "EdDSA", "crit": ["exp"], "exp": 1 }), "{}"), "extensions"),
         (token(&pair, &json!({ "alg": "EdDSA", "b64": false }), "{}"), "extensions"),
         (
@@ -88,32 +88,32 @@ fn signature_is_valid_only_by_its_sources_keys_and_algorithms() {
                 &json!({ "alg": "EdDSA", "jwk": { "kty": "OKP", "crv": "Ed25519", "x": public } }),
                 "{}",
             ),
-            "does not hold",
+            "is invalid",
         ),
         (
             format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode("{}")),
-            "is not taken",
+            "is not supported",
         ),
         (
             format!("{}.{}.", URL_SAFE_NO_PAD.encode(good.to_string()), URL_SAFE_NO_PAD.encode("{}")),
-            "does not hold",
+            "is invalid",
         ),
         (format!("{}.x", token(&pair, &good, "{}")), "three parts"),
         (body("7"), "in compact form"),
         (String::new(), "three parts"),
-        (token(&pair, &good, "{}") + "=", "not written in base64url"),
+        (token(&pair, &good, "{}") + "=", "not in base64url"),
     ] {
         let fault = compact(&keys, &token).expect_err(&token);
         assert!(fault.contains(told), "{token}: {fault}");
     }
     let twice = URL_SAFE_NO_PAD.encode(r#"{"alg":"EdDSA","alg":"none"}"#);
     assert!(
-        compact(&keys, &format!("{twice}.e30.AAAA")).is_err_and(|fault| fault.contains("no JSON object"))
+        compact(&keys, &format!("{twice}.e30.AAAA")).is_err_and(|fault| fault.contains("not a JSON object"))
     );
 }
 
 #[test]
-fn adapter_with_a_neutral_point_as_key_is_refused() {
+fn adapter_with_a_neutral_point_as_key_is_rejected() {
     let neutral = [&[1][..], &[0; 31]].concat();
     let (policy, _) = ready(json!({ "method": "ed25519", "header": "x-signature", "keys": [key(7, "k").1] }));
     let keys = [PublicKey { kid: "k".to_owned(), material: KeyMaterial::Ed25519(neutral.clone()) }];
@@ -130,7 +130,7 @@ fn adapter_with_a_neutral_point_as_key_is_refused() {
 }
 
 #[test]
-fn a_key_of_one_type_verifies_nothing_of_another() {
+fn key_verifies_only_signatures_of_its_own_type() {
     let random = SystemRandom::new();
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
     let pair =
@@ -148,18 +148,18 @@ fn a_key_of_one_type_verifies_nothing_of_another() {
         assert_eq!(compact(&keys, &signed(header)).expect("it holds").1, "ec");
     }
     let fault = compact(&keys, &signed(json!({ "alg": "ES256", "kid": "ed" }))).expect_err("it is another's");
-    assert!(fault.contains("another algorithm"), "{fault}");
+    assert!(fault.contains("differs from the algorithm"), "{fault}");
     let fault = compact(&keys, &signed(json!({ "alg": "EdDSA" }))).expect_err("it is another's");
-    assert_eq!(fault, "the signature does not hold");
+    assert_eq!(fault, "the signature is invalid");
 }
 
-/// What comes of a body that is signed in a header, as the headers say.
+/// The answer for a body with these headers, from a source that signs under `policy`.
 async fn of_headers(policy: Json, headers: &str, body: &str) -> LiveAnswer {
     asked(vec![whole(headers, body)], signed_by(policy)).await.0
 }
 
 #[tokio::test]
-async fn a_body_signed_by_ed25519_counts_and_says_by_whom() {
+async fn ed25519_signature_of_the_body_is_verified_and_recorded() {
     let (pair, ours) = key(7, "k-1");
     let (next, theirs) = key(8, "k-2");
     let policy = json!({ "method": "ed25519", "header": "X-Signature", "key_id_header": "X-Key", "keys": [ours, theirs] });
@@ -191,7 +191,7 @@ async fn a_body_signed_by_ed25519_counts_and_says_by_whom() {
 }
 
 #[tokio::test]
-async fn a_json_web_signature_counts_in_a_header_or_as_the_body() {
+async fn jws_is_accepted_in_a_header_and_as_the_body() {
     let (pair, ours) = key(7, "k-1");
     let header = json!({ "alg": "EdDSA", "kid": "k-1" });
     let whole_token = token(&pair, &header, &body("7.10"));
@@ -211,7 +211,7 @@ async fn a_json_web_signature_counts_in_a_header_or_as_the_body() {
 }
 
 #[tokio::test]
-async fn a_signed_answer_about_another_thing_or_of_another_time_is_refused() {
+async fn signed_answer_with_another_subject_or_time_is_refused() {
     let (pair, ours) = key(7, "k-1");
     let policy = json!({ "method": "jws", "keys": [ours] });
     let of = async |payload: &str| {
@@ -227,7 +227,7 @@ async fn a_signed_answer_about_another_thing_or_of_another_time_is_refused() {
 }
 
 #[tokio::test]
-async fn who_signs_proves_it_each_time() {
+async fn signing_source_must_sign_each_answer() {
     let (pair, ours) = key(7, "k-1");
     let changes = signed_by(json!({ "method": "jws", "keys": [ours] }));
     let token = token(&pair, &json!({ "alg": "EdDSA" }), &body("7"));

@@ -1,10 +1,10 @@
-//! What the record of a verification says.
+//! The verification record of an answer.
 
 use super::*;
 use oracled_domain::Sha256Hex;
 
 #[tokio::test]
-async fn an_answer_has_the_record_of_its_verification() {
+async fn answer_contains_its_verification_record() {
     let server =
         Server::start("127.0.0.1", vec![whole("ETag: W/\"5\"\r\nX-Version: 2026-11\r\n", &body("7.10"))])
             .await;
@@ -33,7 +33,7 @@ async fn an_answer_has_the_record_of_its_verification() {
 }
 
 #[tokio::test]
-async fn signed_answer_is_dated_by_its_issue_at_the_latest_when_asked() {
+async fn observed_at_is_the_issue_time_but_not_after_the_request() {
     let (pair, ours) = key(7, "k-1");
     let changes = signed_by(json!({ "method": "ed25519", "header": "x-signature", "keys": [ours] }));
     for (issued, observed_at) in
@@ -52,7 +52,7 @@ async fn signed_answer_is_dated_by_its_issue_at_the_latest_when_asked() {
 }
 
 #[tokio::test]
-async fn a_nonce_is_another_one_each_time_and_comes_back() {
+async fn nonce_is_unique_per_request_and_required_in_the_answer() {
     let echo = || {
         vec![Do::Reply(Box::new(|head| {
             let nonce = head.split("n=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Who may change a session: the uid that opened it.
+//! Only the uid that opened a session may change it.
 
 use super::*;
 use crate::platform::caller::called_by;
@@ -8,7 +8,7 @@ use oracled_domain::verdict::session::RefusalKey;
 const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;
 
-/// Runs `work` for a request of a process of user `uid`.
+/// Runs `work` as a request from a process of user `uid`.
 async fn by<F: Future>(uid: u32, work: F) -> F::Output {
     let peer = Peer { uid, gid: uid, pid: Some(1) };
     called_by(Caller { peer, request_id: "r".into() }, work).await
@@ -79,7 +79,7 @@ fn lost_verdict_is_not_replaced_by_another_uid_but_may_be_read() {
         let message = judge("cs_1", &verdict(Label::Red), GatePath::Submit);
         let outcome = by(OTHER, judged(&system, message)).await;
         assert!(matches!(outcome, SubmissionOutcome::Mismatch(Mismatch::Owner)), "{outcome:?}");
-        // reading regenerates it, for whoever reads
+        // a read regenerates the verdict for any reader
         let outcome = by(OTHER, regenerated(&system, None, Label::Green)).await;
         assert!(matches!(outcome, SubmissionOutcome::Regenerated(..)), "{outcome:?}");
     });
@@ -309,7 +309,7 @@ fn removed_session_is_gone_with_its_verdict_and_its_id_is_free() {
         assert_eq!(remove().await.and_then(|session| session.owner_uid), Some(OWNER));
         assert!(remove().await.is_none() && read().await.is_none());
         assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
-        // a regeneration that was under way finds no session
+        // a regeneration that was running finds no session
         let message = judge("cs_1", GOOD, GatePath::Regen);
         assert!(system.crosscheck.ask(Judge(message)).await.expect("it answers").is_err());
         assert!(read().await.is_none());

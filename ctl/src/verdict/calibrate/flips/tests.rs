@@ -2,7 +2,7 @@ use super::*;
 use oracled_domain::{Dimension, Payload, judge};
 use serde_json::{Map, Value, json};
 
-/// A verdict of `tier` in which nothing is wrong.
+/// A verdict of `tier` without faults.
 fn verdict(tier: Tier) -> Value {
     let mut verdict = json!({"verdict": "GREEN", "summary": "A sound plan with clear and modest aims."});
     if tier >= Tier::Full {
@@ -22,7 +22,7 @@ fn judged(tier: Tier, verdict: &Value) -> Judgement {
     judge(tier, Payload::raw(&verdict.to_string()))
 }
 
-/// The flags that flip the decision on `verdict`: those less for a refusal, those more for an approval.
+/// The flags that flip the decision on `verdict`: removed from a refusal, or added to an approval.
 fn flipping(tier: Tier, verdict: &Value) -> Vec<String> {
     let mut flips = Flips::default();
     flips.add(&judged(tier, verdict));
@@ -31,29 +31,29 @@ fn flipping(tier: Tier, verdict: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_refusal_for_v_r_alone_flips_without_the_flag_that_tips_it() {
+fn refusal_for_v_r_flips_without_its_decisive_flag() {
     // V_t 1.0, V_r 1.0: C = 0.958
     assert_eq!(flipping(Tier::Quick, &json!({"verdict": "RED", "summary": ""})), ["short_summary"]);
 }
 
 #[test]
-fn a_missing_field_flips_alone_and_what_stands_beside_it_does_not() {
+fn missing_field_flips_alone_and_its_accompanying_flag_does_not() {
     // V_t 7.0, V_r 2.0, E_D 0.5: without the E_D 1 - 0.084/7 = 0.988; without the V_r 1 - 0.5/7 = 0.929
     assert_eq!(flipping(Tier::Strategy, &verdict(Tier::Full)), ["field_missing"]);
 }
 
 #[test]
-fn two_causes_of_e_d_sustain_each_other() {
+fn refusal_with_two_causes_of_e_d_does_not_flip() {
     let mut twice = verdict(Tier::Full);
     twice["breakdown"]["Stability"]["verdict"] = json!("PURPLE");
     twice["breakdown"]["Curvature"] = json!(null);
     assert_eq!(flipping(Tier::Full, &twice), [""; 0]);
-    // the larger of two causes leaves the smaller behind
+    // without the larger of two causes, the smaller one remains
     assert_eq!(flipping(Tier::Full, &json!({"summary": "A sound plan with clear aims."})), [""; 0]);
 }
 
 #[test]
-fn a_text_that_cannot_be_read_flips_by_definition() {
+fn malformed_json_always_flips() {
     let mut flips = Flips::default();
     flips.add(&judge(Tier::Full, Payload::raw("```json\n{}\n```")));
     let names: Vec<_> = flips.to_approval.flags.names().iter().map(|named| named.flag).collect();
@@ -61,7 +61,7 @@ fn a_text_that_cannot_be_read_flips_by_definition() {
 }
 
 #[test]
-fn only_a_flag_heavy_enough_flips_an_approval_and_v_t_stays() {
+fn approval_flips_only_by_a_flag_of_sufficient_weight() {
     let e_d = ["malformed_json", "verdict_missing", "verdict_invalid", "field_missing"];
     // V_t 2.0: a short summary of one letter is 1 - 0.042/2 = 0.979
     assert_eq!(flipping(Tier::Quick, &verdict(Tier::Quick)), e_d);
@@ -78,7 +78,7 @@ fn only_a_flag_heavy_enough_flips_an_approval_and_v_t_stays() {
 }
 
 #[test]
-fn verdicts_and_places_are_counted_apart() {
+fn trials_count_verdicts_and_places_separately() {
     let mut flips = Flips::default();
     let mut one = verdict(Tier::Full);
     one["breakdown"]["Stability"]["verdict"] = json!(7);
@@ -94,7 +94,7 @@ fn verdicts_and_places_are_counted_apart() {
 }
 
 #[test]
-fn one_less_and_one_more_undo_each_other() {
+fn removing_and_adding_a_flag_are_inverse() {
     for judgement in judgements() {
         let inspection = &judgement.inspection;
         for flag in &inspection.flags {
@@ -104,7 +104,7 @@ fn one_less_and_one_more_undo_each_other() {
 }
 
 #[test]
-fn every_flag_with_a_weight_that_the_mapping_raises_is_known_to_its_tier() {
+fn raisable_lists_every_weighted_flag_of_the_tier() {
     let mut names = std::collections::BTreeSet::new();
     for judgement in judgements() {
         for flag in judgement.inspection.flags.iter().filter(|flag| weighs(flag)) {
@@ -113,13 +113,13 @@ fn every_flag_with_a_weight_that_the_mapping_raises_is_known_to_its_tier() {
         }
     }
     let known: std::collections::BTreeSet<_> = raisable(Tier::Strategy).iter().map(Flag::into_str).collect();
-    assert_eq!(names, known, "every name is met with, and none is known that is not");
+    assert_eq!(names, known, "every known name occurs, and every name that occurs is known");
     for tier in Tier::ALL {
         assert!(raisable(tier).is_sorted_by(|one, other| one < other), "in order, none twice");
     }
 }
 
-/// Judgements that between them carry every flag.
+/// Judgements that together have every flag.
 fn judgements() -> Vec<Judgement> {
     let mut verdicts =
         vec![json!("nothing"), json!({}), json!({"verdict": "green", "summary": "", "mood": 1})];

@@ -1,4 +1,4 @@
-//! What a text, or a verdict, is to be checked against.
+//! The check of a text or a verdict: its facts, rules and expectations.
 
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
@@ -11,19 +11,19 @@ use oracled_domain::rules::{Check, Settings};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The longest id of a case, in characters.
+/// Maximum length of a case's id, in characters.
 const CASE_ID_MAX_CHARS: usize = 255;
 
-/// What a text, or a verdict, is to be checked against, before sources are asked for facts.
+/// The requested check of a text or a verdict, before sources are queried for facts.
 #[derive(Debug)]
 pub struct Wanted {
-    /// It, with the facts that were given.
+    /// The check, with the facts of the request.
     check: Check,
-    /// Who is asked for more.
+    /// The sources of further facts.
     facts_from: Option<Vec<FactsFrom>>,
 }
 
-/// A text, and what it is to be checked against.
+/// A text with its requested check.
 #[derive(Debug)]
 pub struct WantedCase {
     id: Option<String>,
@@ -31,10 +31,10 @@ pub struct WantedCase {
     wanted: Wanted,
 }
 
-/// What was wanted, with the facts that sources gave.
+/// A requested check, with the facts of the sources.
 #[derive(Debug)]
 pub struct Gathered<T> {
-    /// It.
+    /// The request.
     pub wanted: T,
     /// The memory that those facts take.
     pub held: HeldFacts,
@@ -45,7 +45,7 @@ pub struct Gathered<T> {
 pub struct HeldFacts(Option<OwnedSemaphorePermit>);
 
 impl HeldFacts {
-    /// How long the facts are, in bytes.
+    /// Total length of the facts, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
@@ -53,16 +53,16 @@ impl HeldFacts {
 }
 
 impl Wanted {
-    /// Whether sources are asked.
+    /// Whether sources are queried.
     #[must_use]
     pub const fn asks_sources(&self) -> bool {
         self.facts_from.is_some()
     }
 
-    /// The check, with the facts that sources give.
+    /// The check, with the facts of the sources.
     ///
     /// # Errors
-    /// Where any source gives none, or there is no memory for what they give.
+    /// If any source returns no facts, or there is no memory for them.
     pub async fn gathered(self, service: &Service) -> Result<Gathered<Arc<Check>>, Problem> {
         let Self { check, facts_from } = self;
         let Some(facts_from) = facts_from else {
@@ -78,10 +78,10 @@ impl Wanted {
 }
 
 impl WantedCase {
-    /// The case, with the facts that sources give.
+    /// The case, with the facts of the sources.
     ///
     /// # Errors
-    /// As of [`Wanted::gathered`].
+    /// The same as [`Wanted::gathered`].
     pub async fn gathered(self, service: &Service) -> Result<Gathered<Case>, Problem> {
         let Self { id, candidate_output, wanted } = self;
         let Gathered { wanted: check, held } = wanted.gathered(service).await?;
@@ -90,10 +90,10 @@ impl WantedCase {
 }
 
 impl WantedCase {
-    /// The text and what it is to be checked against.
+    /// The case of an evaluation request.
     ///
     /// # Errors
-    /// `InvalidRequest` where the check cannot be made.
+    /// `InvalidRequest` if the check is invalid.
     pub fn of_text(request: EvaluateRequest, settings: &Settings) -> Result<Self, Problem> {
         let EvaluateRequest {
             id,
@@ -107,12 +107,12 @@ impl WantedCase {
         } = request;
         let chars = id.as_ref().map_or(0, |id| id.chars().count());
         if chars > CASE_ID_MAX_CHARS {
-            let text = format!("`id` has {chars} characters; at most {CASE_ID_MAX_CHARS} are taken");
+            let text = format!("`id` has {chars} characters; at most {CASE_ID_MAX_CHARS} are allowed");
             return Err(Problem::new(ProblemCode::InvalidRequest, text));
         }
         if facts.is_none() && facts_from.is_none() {
             let text =
-                "missing field `facts`, or `facts_from`: a text is checked against facts, be it none: []";
+                "missing field `facts`, or `facts_from`; send `facts: []` to check a text without facts";
             return Err(Problem::new(ProblemCode::InvalidRequest, text));
         }
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
@@ -123,10 +123,10 @@ impl WantedCase {
 }
 
 impl Wanted {
-    /// Takes out what the verdict is to be checked against; nothing where the request speaks of no facts.
+    /// Takes the check of a verdict out of a request; `None` if the request has no facts.
     ///
     /// # Errors
-    /// `InvalidRequest` where the check cannot be made, or all but the facts are given.
+    /// `InvalidRequest` if the check is invalid, or is given without facts.
     pub fn of_verdict(request: &mut SubmitRequest, settings: &Settings) -> Result<Option<Self>, Problem> {
         let (context, constraints) = (request.context.take(), request.constraints.take());
         let (expected, rules) = (request.expected.take(), request.rules.take());
@@ -142,7 +142,7 @@ impl Wanted {
                 Some((name, _)) => Err(Problem::new(
                     ProblemCode::InvalidRequest,
                     format!(
-                        "`{name}` is given without `facts` or `facts_from`: a verdict is checked where facts are given, be it none: []"
+                        "`{name}` is given without `facts` or `facts_from`; send `facts: []` to check a verdict without facts"
                     ),
                 )),
                 None => Ok(None),
@@ -151,7 +151,7 @@ impl Wanted {
         let (facts, constraints) = (facts.unwrap_or_default(), constraints.unwrap_or_default());
         let expected = expected.unwrap_or_default();
         let check = Check { facts, facts_from: Vec::new(), context, constraints, expected, rules };
-        // it stays with the session, and what is configured may change
+        // the check is stored with the session, and the configuration may change
         let check = valid(check, settings)?.settled(settings);
         Ok(Some(Self { check, facts_from }))
     }

@@ -1,4 +1,4 @@
-//! A request's body line by line, within bounds, while it is sent.
+//! Reads a request's body line by line while it arrives, within limits.
 
 use super::essence;
 use crate::platform::problem::Problem;
@@ -13,52 +13,52 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-/// So many lines are handed out at once at the most.
+/// Maximum number of lines in one batch.
 const SOME_LINES: usize = 64;
-/// No further line is handed out with those that have so many bytes together: what is answered to them can be a hundred
-/// times as much, and is held until it is read.
+/// A batch with this many bytes takes no further line: the answers can be a hundred times as long, and are held until the
+/// client reads them.
 const SOME_BYTES: usize = 16 * 1024;
-/// What newline-delimited JSON is declared as; it has no registered name.
+/// The media types of newline-delimited JSON; none is registered.
 const MEDIA_TYPES: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
 
 /// A line that is not blank.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// Its number, from 1, blank lines counted.
+    /// Line number, from 1; blank lines count.
     pub(crate) number: u64,
-    /// It, or why it is not taken.
+    /// The text of the line, or the problem with it.
     pub(crate) text: Result<Vec<u8>, Problem>,
 }
 
-/// The lines that are still to come.
+/// The remaining lines of a body.
 #[derive(Debug)]
 pub(crate) struct Lines {
     body: Body,
-    /// What has come and was not handed out.
+    /// Bytes that have arrived and are not yet in a batch.
     buffer: Vec<u8>,
-    /// So much of it holds no line's end.
+    /// Length of the beginning of the buffer without a line end.
     scanned: usize,
-    /// The lines that were handed out or skipped so far.
+    /// Number of lines in batches or skipped so far.
     number: u64,
-    /// The rest of a line that is too long is passed over.
+    /// Whether the rest of an overlong line is still to be skipped.
     skipping: bool,
     ended: bool,
     max_bytes: usize,
-    /// How long nothing may come.
+    /// Maximum time without new bytes.
     idle: Duration,
-    /// How long a line may take from its beginning to its end.
+    /// Maximum time from the first to the last byte of a line.
     whole: Duration,
-    /// Since when there has been the beginning of one.
+    /// When the first byte of an incomplete line was in the buffer; `None` without one.
     begun: Option<Instant>,
-    /// The part of the memory for all bodies that the buffer has, and what was handed out last.
+    /// The memory for the buffer and the last batch, as a part of the memory for all bodies.
     held: Option<OwnedSemaphorePermit>,
 }
 
 impl Lines {
-    /// Those of `request`.
+    /// The lines of `request`.
     ///
     /// # Errors
-    /// `UnsupportedMediaType` where it is not declared to be newline-delimited JSON.
+    /// `UnsupportedMediaType` if the body is not declared as newline-delimited JSON.
     pub(crate) fn of(request: Request, service: &Service) -> Result<Self, Problem> {
         let given = essence(request.headers());
         if !MEDIA_TYPES.iter().any(|known| given.eq_ignore_ascii_case(known)) {
@@ -80,8 +80,8 @@ impl Lines {
         })
     }
 
-    /// The next lines that are not blank: those that have come, or, where none has, as soon as one comes; nothing at the
-    /// end. What was handed out before counts as done with.
+    /// The next batch of lines that are not blank. Waits for a complete line if none has arrived; `None` at the end.
+    /// Releases the memory of the previous batch.
     pub(crate) async fn next_some(&mut self, service: &Service) -> Option<Vec<Line>> {
         self.release();
         loop {
@@ -95,7 +95,7 @@ impl Lines {
             }
             self.begun = if self.buffer.is_empty() { None } else { self.begun.or_else(|| Some(monotonic())) };
             if let Err(problem) = self.read(service).await {
-                // what comes behind it cannot be told apart, or not be held
+                // further lines cannot be separated, or there is no memory for them
                 self.ended = true;
                 self.buffer.clear();
                 return Some(vec![Line { number: self.number + 1, text: Err(problem) }]);
@@ -103,14 +103,14 @@ impl Lines {
         }
     }
 
-    /// Gives back what is not in the buffer any more of the memory for all bodies.
+    /// Releases the part of the memory for all bodies that is no longer in the buffer.
     fn release(&mut self) {
         if let Some(held) = &mut self.held {
             drop(held.split(held.num_permits().saturating_sub(self.buffer.len())));
         }
     }
 
-    /// Reads what comes next into the buffer.
+    /// Reads the next bytes into the buffer.
     async fn read(&mut self, service: &Service) -> Result<(), Problem> {
         let mut stopping = service.stopping();
         let left = self.begun.map(|begun| self.whole.saturating_sub(begun.elapsed()));
@@ -118,7 +118,7 @@ impl Lines {
         let frame = tokio::select! {
             biased;
             frame = timeout(patience, self.body.frame()) => frame,
-            // what has come is answered; what may still come would keep the daemon from stopping
+            // lines that have arrived are answered; waiting for further lines would block the stop of the daemon
             _ = stopping.wait_for(|stopping| *stopping) => return Err(Problem::draining()),
         };
         let max_s = if self.begun.is_some() { self.whole.min(self.idle) } else { self.idle }.as_secs();
@@ -139,8 +139,8 @@ impl Lines {
         Ok(())
     }
 
-    /// Takes lines out of the buffer: those that are whole, the last one at the body's end, and one that is too long as soon
-    /// as it is.
+    /// Takes lines out of the buffer: the complete ones, the last one at the end of the body, and an overlong one as soon as
+    /// it exceeds the limit.
     fn take(&mut self) -> Vec<Line> {
         let (mut lines, mut bytes, mut from) = (Vec::new(), 0, 0);
         while lines.len() < SOME_LINES && bytes < SOME_BYTES {
@@ -171,14 +171,14 @@ impl Lines {
             }
         }
         if self.skipping {
-            // a line that is passed over holds no memory
+            // a line that is skipped holds no memory
             self.release();
         }
         lines
     }
 }
 
-/// The line that `text` is, unless it is blank, or the end of one that was too long.
+/// The line with `text`; `None` if it is blank, or the end of an overlong line.
 fn line_of(text: &[u8], number: &mut u64, skipped: bool, max_bytes: usize) -> Option<Line> {
     if skipped {
         return None;

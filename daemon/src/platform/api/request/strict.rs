@@ -1,5 +1,5 @@
-//! JSON read strictly: what is misspelt, or stands twice, is told of with its place. serde takes the last of two members of one
-//! name without a word where those are no fields of a type.
+//! Strict JSON: an unknown or repeated name is an error with its position. serde alone silently keeps the last of two equal
+//! names in a map.
 
 use super::{told, told_with_place};
 use crate::platform::problem::{Problem, ProblemCode};
@@ -11,10 +11,11 @@ use serde_json::de::SliceRead;
 use serde_json::error::Category;
 use serde_path_to_error::Track;
 
-/// Reads `text` as a `T`, which is `kind` (`a request`). No name may stand twice in one object, whatever `T` makes of it.
+/// Reads `text` as a `T`. `kind` names it in errors (`a request`). A name must not occur twice in one object, even if `T`
+/// ignores it.
 ///
 /// # Errors
-/// `InvalidJson` where it is not JSON; a problem with `code` and the position of the fault otherwise.
+/// `InvalidJson` if the text is not JSON, else a problem with `code` and the position of the fault.
 pub(crate) fn read<T: DeserializeOwned>(text: &[u8], kind: &str, code: ProblemCode) -> Result<T, Problem> {
     read_with(text, kind, code, |json| T::deserialize(json))
 }
@@ -41,11 +42,11 @@ fn read_with<T>(
             Category::Io | Category::Syntax | Category::Eof => Problem::invalid_json(told(error.inner())),
         },
     )?;
-    // serde would take an array as the fields in their order, without their names
+    // serde also accepts an array with the fields in their order
     if text.trim_ascii_start().starts_with(b"[") {
-        return Err(Problem::new(code, format!("{kind} is an object, not an array")));
+        return Err(Problem::new(code, format!("{kind} must be an object, not an array")));
     }
-    // it is JSON: whatever is wrong now is not what is wanted, also where serde calls that a fault of syntax
+    // the text is JSON, so any error means a wrong type, even if serde classifies the error as syntax
     read_as(text, read, |error| Problem::new(code, told_with_place(&error)))
 }
 
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_stands_twice_is_told_of_with_its_place() {
+    fn repeated_name_is_reported_with_its_position() {
         for (text, place) in [
             (r#"{"a": 1, "a": 1}"#, "the name `a` "),
             (r#"{"a": [0, {"b": 1, "c": {}, "b": 2}]}"#, "a[1]: the name `b` "),
@@ -86,16 +87,16 @@ mod tests {
         ] {
             let (code, told) = complaint::<Value>(text);
             assert_eq!(code, "invalid_request", "{told}");
-            assert!(told.starts_with(place) && told.contains("stands twice in one object"), "{told}");
+            assert!(told.starts_with(place) && told.contains("occurs twice in one object"), "{told}");
         }
         let text = br#"{"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}"#;
         let read: Value =
-            read(text, "a request", ProblemCode::InvalidRequest).expect("no name stands twice in one object");
+            read(text, "a request", ProblemCode::InvalidRequest).expect("no name occurs twice in one object");
         assert_eq!(read, json!({"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}));
     }
 
     #[test]
-    fn what_is_not_known_is_told_of_with_its_place() {
+    fn unknown_name_is_reported_with_its_position() {
         use oracled_domain::ground::ontology::Ontology;
         let text = r#"{"ontology_id": "ab", "version": "1", "axes": [
             {"axis": "x", "type": "number", "class": "measured", "unti": "g", "description": "x"}]}"#;
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_that() {
+    fn text_that_is_not_json_is_invalid_json() {
         for text in ["", "{", "{} {}", "{'a': 1}", "\u{feff}{}"] {
             assert_eq!(complaint::<Value>(text).0, "invalid_json", "{text}");
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 const SECRET: &str = "s3cret";
 
-/// Values that hold the secret, as TOML.
+/// Values that contain the secret, as TOML.
 const VALUES: [&str; 13] = [
     "'s3cret'",
     "'/s3cret'",

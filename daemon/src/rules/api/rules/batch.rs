@@ -1,4 +1,4 @@
-//! `POST /v1/rules/evaluate:batch`: texts by the line, and their evaluations by the line, while more are sent.
+//! `POST /v1/rules/evaluate:batch`: evaluates one text per line, and answers while further lines arrive.
 
 use crate::platform::api::held::{self, Answers, Held};
 use crate::platform::api::request;
@@ -19,22 +19,22 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// The media type of both.
+/// The media type of request and response.
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
-/// Checks texts against facts: one request a line, as of `POST /v1/rules/evaluate`, and one answer a line, in the same
-/// order. What is wrong with a line is told in its place, and does not end the others.
+/// Checks texts against facts: one request per line, as in `POST /v1/rules/evaluate`, and one answer per line, in the same
+/// order. An invalid line gets a problem as its answer, and the other lines are still evaluated.
 ///
 /// # Errors
-/// A [`Problem`] where it is no such stream, or none is taken now.
+/// A [`Problem`] if the request has another media type, or the daemon is draining.
 #[utoipa::path(
     post,
     path = "/v1/rules/evaluate:batch",
     request_body(content = String, content_type = "application/x-ndjson"),
     responses(
         (status = 200, description = "Lines of `{line, id?, evaluation}` or `{line, id?, problem}`", body = String, content_type = "application/x-ndjson"),
-        (status = "4XX", description = "The request is refused", body = ProblemDocument),
-        (status = "5XX", description = "Nothing could be evaluated for now", body = ProblemDocument),
+        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
+        (status = "5XX", description = "The texts cannot be evaluated now", body = ProblemDocument),
     ),
 )]
 pub async fn evaluate_batch(
@@ -50,7 +50,7 @@ pub async fn evaluate_batch(
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::from(answers)).into_response())
 }
 
-/// Answers line by line until there are no more, or nobody listens.
+/// Answers the lines until the end, or until the client disconnects.
 async fn answer_all(service: Arc<Service>, mut lines: Lines, sender: mpsc::Sender<Held>) {
     let mut stopping = service.stopping();
     while let Some(some) = lines.next_some(&service).await {
@@ -58,13 +58,13 @@ async fn answer_all(service: Arc<Service>, mut lines: Lines, sender: mpsc::Sende
         tokio::select! {
             biased;
             sent = sender.send(answers) => if sent.is_err() { return },
-            // whoever does not read must not keep the daemon from stopping
+            // a client that does not read must not block the stop of the daemon
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
     }
 }
 
-/// One line of the answer.
+/// One line of the response.
 #[derive(Serialize)]
 struct Answer<'a> {
     line: u64,
@@ -76,14 +76,14 @@ struct Answer<'a> {
     problem: Option<Box<RawValue>>,
 }
 
-/// A line that was read: its id, and the case or what is wrong with it.
+/// A parsed line: its id, and the case or the problem with it.
 struct Read {
     line: u64,
     id: Option<String>,
     case: Result<WantedCase, Problem>,
 }
 
-/// The answers to some lines, which are evaluated and logged together.
+/// The answers to one batch of lines, which are evaluated and logged together.
 async fn answers(service: &Service, lines: Vec<Line>) -> Held {
     let mut bytes = lines.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
     let (mut cases, mut all_held) = (Vec::new(), Vec::new());
@@ -136,7 +136,7 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Held {
 }
 
 fn reading(Line { number, text }: Line, settings: &Settings) -> Read {
-    /// What a line is called that is no request otherwise.
+    /// The id of a line that is otherwise not a valid request.
     #[derive(Deserialize)]
     struct Named {
         id: Option<String>,

@@ -10,7 +10,7 @@ use crate::verification::tests::support::{ago, answers, call, inputs, now, ontol
 use crate::verification::{Cut, Inputs, Reply, Review, decide};
 use serde_json::json;
 
-/// Two primary oracles that disagree, one that was not there, and one that nobody asked.
+/// Two primary oracles that disagree, one that did not answer, and one that was not queried.
 fn disagreement() -> Inputs {
     let workflow = workflow(&["dose"], &["lab-a", "lab-b", "lab-c", "lab-d"], json!({}));
     let mut inputs = inputs(workflow, &["dose"], json!({}));
@@ -37,7 +37,7 @@ pub(super) fn all(peer: Peer) -> Vec<EventKind> {
         reason: "measured anew".into(),
         valid_for_seconds: 3600,
     };
-    let locks = review.resolve(ontology(), &resolution, "1000", timestamp).expect("it can be meant");
+    let locks = review.resolve(ontology(), &resolution, "1000", timestamp).expect("it is valid");
     let interaction = SourceAskedEntry::all(&inputs, &envelope).remove(0);
     let review_id = review.review_id.clone();
     vec![
@@ -62,7 +62,7 @@ pub(super) fn all(peer: Peer) -> Vec<EventKind> {
 }
 
 #[test]
-fn an_interaction_has_the_rfcs_fields_under_the_rfcs_names() {
+fn source_asked_entry_has_the_field_names_of_the_rfc() {
     let inputs = disagreement();
     let entries = SourceAskedEntry::all(&inputs, &decide(&inputs));
     let asked: Vec<_> = entries.iter().map(|entry| (entry.oracle_id.as_str(), entry.status)).collect();
@@ -106,7 +106,7 @@ fn envelope_is_rebuilt_from_its_entry_and_an_altered_entry_is_detected() {
 }
 
 #[test]
-fn what_is_told_of_a_question_has_not_been_decided_without_its_entry() {
+fn every_event_but_source_asked_requires_its_entry() {
     let peer = Peer { uid: 1, gid: 2, pid: None };
     for kind in all(peer) {
         let name = kind.name();

@@ -59,7 +59,7 @@ fn freshness_digest_ignores_written_defaults() {
     assert_same::<FreshnessPolicy>(of(requirement.clone()), of(merged(requirement, json!({"axis": "rate"}))));
 }
 
-/// A pipeline with the required members alone.
+/// A pipeline with only its required members.
 fn minimal_pipeline() -> Json {
     json!({"pipeline": {
         "pipeline_id": "things", "oracle_id": "things-source",
@@ -163,7 +163,7 @@ fn workflow_digest_ignores_written_defaults() {
     assert_same::<Workflow>(minimal, full);
 }
 
-/// Documents that an earlier version of the daemon has stored keep their digests. The expected one was computed with Python.
+/// Documents that an earlier version of the daemon stored keep their digests. The expected digest was computed with Python.
 #[test]
 fn digest_of_a_full_document_is_stable() {
     let digest = |document: Json| serde_json::from_value::<Definition>(document).unwrap().digest();

@@ -1,4 +1,4 @@
-//! Checks made ready.
+//! Compiles checks.
 
 use super::BadDefinition;
 use super::parts::Parts;
@@ -12,9 +12,9 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-/// The longest expression or pattern, in bytes.
+/// The maximum length of an expression or a pattern, in bytes.
 const EXPRESSION_MAX_BYTES: usize = 1024;
-/// A compiled pattern takes so much memory at the most.
+/// The maximum memory of a compiled pattern, in bytes.
 const PATTERN_MAX_BYTES: usize = 256 * 1024;
 
 #[derive(Deserialize)]
@@ -25,11 +25,11 @@ struct RangeConfig {
 }
 
 impl Parts<'_> {
-    /// The check that `check` is.
+    /// Compiles a check.
     pub(super) fn check(&self, check: &Check, place: &str) -> Result<Checked, BadDefinition> {
         let (index, axis) = self.axis(&check.axis, &format!("{place}.axis"))?;
         if axis.identity && check.on_failure == OnFailure::Nullify {
-            let fault = format!("`{}` says what a record speaks of: it cannot be taken away", axis.axis);
+            let fault = format!("`{}` is an identity axis; its value cannot be nullified", axis.axis);
             return Err(BadDefinition::new(format!("{place}.on_failure"), fault));
         }
         let place = &format!("{place}.constraint");
@@ -37,7 +37,8 @@ impl Parts<'_> {
             CheckType::Range => range(&check.constraint, axis, place)?,
             CheckType::Enum => {
                 let list = check.constraint.as_array().filter(|list| !list.is_empty());
-                let list = list.ok_or_else(|| BadDefinition::new(place, "a list of values is taken"))?;
+                let list =
+                    list.ok_or_else(|| BadDefinition::new(place, "a non-empty list of values is required"))?;
                 Constraint::Enum(
                     list.iter().map(|value| typed(value, axis, place)).collect::<Result<_, _>>()?,
                 )
@@ -68,16 +69,16 @@ fn range(constraint: &Json, axis: &Axis, place: &str) -> Result<Constraint, BadD
 fn expression<'c>(constraint: &'c Json, place: &str) -> Result<&'c str, BadDefinition> {
     let text = constraint.as_str().filter(|text| (1..=EXPRESSION_MAX_BYTES).contains(&text.len()));
     text.ok_or_else(|| {
-        BadDefinition::new(place, format!("a text of 1 to {EXPRESSION_MAX_BYTES} bytes is taken"))
+        BadDefinition::new(place, format!("a text of 1 to {EXPRESSION_MAX_BYTES} bytes is required"))
     })
 }
 
-/// A pattern that has to match the whole text.
+/// Compiles a pattern that must match the whole text.
 fn whole_text(pattern: &str, place: &str) -> Result<Regex, BadDefinition> {
     let built = |pattern: &str| {
         RegexBuilder::new(pattern).size_limit(PATTERN_MAX_BYTES).dfa_size_limit(PATTERN_MAX_BYTES).build()
     };
-    // by itself first: the parentheses around it must not be closed by its own
+    // the pattern alone first: it must not close the added parentheses
     let whole = built(pattern).and_then(|_| built(&format!("^(?:{pattern})$")));
     whole.map_err(|error| BadDefinition::new(place, of_pattern(&error)))
 }

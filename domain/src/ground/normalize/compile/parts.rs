@@ -1,4 +1,4 @@
-//! The parts of a definition, each read against the ontology and against what else the definition holds.
+//! The parts of a definition, each validated against the ontology and the rest of the definition.
 
 use super::values::{check_called, dates, typed};
 use super::{BadDefinition, ValidTimes};
@@ -10,12 +10,12 @@ use crate::ground::path::Path;
 use crate::ground::pipeline::tables::{Table, Words};
 use crate::ground::pipeline::{AxisMapping, Cardinality, DESTINATION, Definition, FieldMapping, Measured};
 
-/// The most mappings, normalizers or checks of a definition.
+/// The maximum number of mappings, normalizers or checks in a definition.
 const PARTS_MAX: usize = 1024;
-/// The most entries of a table.
+/// The maximum number of entries in a table.
 const ENTRIES_MAX: usize = 100_000;
 
-/// A definition with what it is read against.
+/// A definition with the ontology and axes that it must match.
 pub(super) struct Parts<'a> {
     pub(super) definition: &'a Definition,
     pub(super) ontology: &'a Ontology,
@@ -23,7 +23,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Whether the parts belong together, and nothing is asked for that there is not.
+    /// Checks that ids match, that required values are set, and that no list exceeds its limit.
     pub(super) fn check_header(&self) -> Result<(), BadDefinition> {
         let Definition { pipeline, normalization, .. } = self.definition;
         let (transformation, ontology) = (&pipeline.transformation, self.ontology);
@@ -33,27 +33,27 @@ impl<'a> Parts<'a> {
             (
                 transformation.normalizer_id == normalization.normalizer_id,
                 "pipeline.transformation.normalizer_id",
-                format!("it must be that of `normalization`, {normalizer_id}"),
+                format!("it differs from the `normalizer_id` of `normalization`, {normalizer_id}"),
             ),
             (
                 transformation.output_schema_id.as_ref().is_none_or(|given| *given == output),
                 "pipeline.transformation.output_schema_id",
-                format!("it must be the source's ontology, {output}"),
+                format!("it is not the source's ontology, {output}"),
             ),
             (
                 normalization.target_ontology_id.as_ref().is_none_or(|given| *given == ontology.ontology_id),
                 "normalization.target_ontology_id",
-                format!("it must be the source's ontology, {}", ontology.ontology_id),
+                format!("it is not the source's ontology, {}", ontology.ontology_id),
             ),
             (
                 pipeline.storage.destination == DESTINATION,
                 "pipeline.storage.destination",
-                format!("allowed: {DESTINATION}"),
+                format!("only `{DESTINATION}` is allowed"),
             ),
             (
                 pipeline.audit.provenance_chain,
                 "pipeline.audit.provenance_chain",
-                "it must be true: every record has its provenance".to_owned(),
+                "it must be true, because every record has provenance".to_owned(),
             ),
         ];
         if let Some((_, place, fault)) = checks.into_iter().find(|(holds, ..)| !holds) {
@@ -71,12 +71,14 @@ impl<'a> Parts<'a> {
         let tables = tables.map(|(id, table)| (table.entries(), ENTRIES_MAX, format!("tables.{id}")));
         let whole = [(tables.len(), PARTS_MAX, "tables".to_owned())];
         match whole.into_iter().chain(parts).chain(tables).find(|(count, most, _)| count > most) {
-            Some((_, most, place)) => Err(BadDefinition::new(place, format!("at most {most} are taken"))),
+            Some((_, most, place)) => {
+                Err(BadDefinition::new(place, format!("it has too many entries (at most {most} allowed)")))
+            }
             None => self.check_tables(),
         }
     }
 
-    /// Whether the tables of words can be meant.
+    /// Checks that no table of words has a blank translation.
     fn check_tables(&self) -> Result<(), BadDefinition> {
         for (id, table) in &self.definition.tables {
             if let Table::Words(words) = table {
@@ -86,12 +88,13 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// An axis that the source provides, with its place in the ontology.
+    /// An axis that the source provides, with its index in the ontology.
     pub(super) fn axis(&self, name: &str, place: &str) -> Result<(usize, &'a Axis), BadDefinition> {
         let found = self.ontology.axes.iter().enumerate().find(|(_, axis)| axis.axis == name);
         let found = found.filter(|_| self.axes_provided.iter().any(|provided| provided == name));
-        let fault =
-            || format!("`{name}` is no axis of the source; it provides {}", self.axes_provided.join(", "));
+        let fault = || {
+            format!("`{name}` is not an axis of the source; its axes are: {}", self.axes_provided.join(", "))
+        };
         found.ok_or_else(|| BadDefinition::new(place, fault()))
     }
 
@@ -99,7 +102,7 @@ impl<'a> Parts<'a> {
         Path::parse(text).map_err(|error| BadDefinition::new(place, error))
     }
 
-    /// Paths to one place each.
+    /// Parses paths, none of which may be a group.
     pub(super) fn paths(&self, texts: &[String], name: &str) -> Result<Vec<Path>, BadDefinition> {
         let place = format!("pipeline.validation.{name}");
         let one = |text: &String| {
@@ -115,7 +118,7 @@ impl<'a> Parts<'a> {
 
     pub(super) fn table(&self, id: &str, place: &str) -> Result<&'a Table, BadDefinition> {
         let table = self.definition.tables.get(id);
-        table.ok_or_else(|| BadDefinition::new(place, format!("there is no table `{id}` in `tables`")))
+        table.ok_or_else(|| BadDefinition::new(place, format!("table `{id}` is not in `tables`")))
     }
 
     pub(super) fn words_of(&self, id: &str, place: &str) -> Result<Words, BadDefinition> {
@@ -125,15 +128,12 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// A field mapping of the pipeline.
+    /// Compiles a field mapping of the pipeline.
     pub(super) fn field(&self, mapping: &FieldMapping, place: &str) -> Result<Mapping, BadDefinition> {
         let (axis, of) = self.axis(&mapping.target_axis, &format!("{place}.target_axis"))?;
         let source = self.path(&mapping.source_path, &format!("{place}.source_path"))?;
         if source.is_group() || of.is_group() {
-            return Err(BadDefinition::new(
-                place,
-                "a group is mapped by `axis_mappings`, which say what keys it",
-            ));
+            return Err(BadDefinition::new(place, "use `axis_mappings` for a group; they define its keys"));
         }
         Ok(Mapping {
             source,
@@ -148,14 +148,14 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// A mapping of the normalization.
+    /// Compiles a mapping of the normalization.
     pub(super) fn mapping(&self, mapping: &AxisMapping, place: &str) -> Result<Mapping, BadDefinition> {
         let (index, axis) = self.axis(&mapping.target_axis, &format!("{place}.target_axis"))?;
         let source = self.path(&mapping.source_field, &format!("{place}.source_field"))?;
         let to_many = mapping.cardinality == Cardinality::OneToMany;
         if source.is_group() != to_many || axis.is_group() != to_many {
-            let fault = "`one_to_many` maps a group (`*` in `source_field`) to a group (`*` in `target_axis`), and \
-                         nothing else does";
+            let fault = "`one_to_many` is required to map a group (`*` in `source_field`) to a group (`*` in `target_axis`), \
+                         and not allowed otherwise";
             return Err(BadDefinition::new(format!("{place}.cardinality"), fault));
         }
         let key_place = format!("{place}.key");
@@ -174,13 +174,16 @@ impl<'a> Parts<'a> {
             key_words = group_key.table.as_ref().map(|id| self.words_of(id, &key_place)).transpose()?;
             let called = key_words.iter().flat_map(|words: &Words| words.entries.values().flatten());
             if let Some(called) = called.into_iter().find(|called| !is_group_key(called)) {
-                let fault = format!("`{called}` cannot stand in a path: a key has `A-Z a-z 0-9 _ -`");
+                let fault = format!("`{called}` is not a valid key (only `A-Z a-z 0-9 _ -` allowed)");
                 return Err(BadDefinition::new(key_place, fault));
             }
         }
         let default = mapping.default_value.as_ref().map(|value| {
             if to_many {
-                return Err(BadDefinition::new(format!("{place}.default_value"), "a group has none"));
+                return Err(BadDefinition::new(
+                    format!("{place}.default_value"),
+                    "a group cannot have a default value",
+                ));
             }
             typed(value, axis, &format!("{place}.default_value"))
         });
@@ -188,7 +191,7 @@ impl<'a> Parts<'a> {
         if required && default.is_some() {
             return Err(BadDefinition::new(
                 place,
-                "what has a `default_value` is never missing: it is not `required`",
+                "`required` has no effect with a `default_value`; remove one of them",
             ));
         }
         let definition = mapping.definition.as_ref();
@@ -198,7 +201,7 @@ impl<'a> Parts<'a> {
         Ok(Mapping { source, axis, required, default, key, key_words, unit, transform, definition })
     }
 
-    /// Whether each axis is filled by one mapping, or by several that say so, and each identity by some.
+    /// Checks that each axis has one mapping, or only `many_to_one` mappings, and that each identity axis has one.
     pub(super) fn check_mappings(&self, mappings: &[Mapping]) -> Result<(), BadDefinition> {
         let place = "normalization.axis_mappings";
         let many = |name: &str, count: usize| {
@@ -208,7 +211,8 @@ impl<'a> Parts<'a> {
                 .axis_mappings
                 .iter()
                 .filter(|mapping| mapping.target_axis == name);
-            // what else fills it are fields of the pipeline, whose own units would be taken for those of all
+            // all of them must be `many_to_one`: a field mapping of the pipeline would apply its unit to every value of
+            // the axis
             to.clone().count() == count
                 && to.into_iter().all(|mapping| mapping.cardinality == Cardinality::ManyToOne)
         };
@@ -216,22 +220,21 @@ impl<'a> Parts<'a> {
             let count = mappings.iter().filter(|mapping| mapping.axis == index).count();
             if count > 1 && !many(&axis.axis, count) && !axis.is_group() {
                 let fault = format!(
-                    "`{}` is mapped {count} times; by `many_to_one` the first that is there counts",
+                    "`{}` is mapped {count} times; use `many_to_one` to map the first field that is present",
                     axis.axis
                 );
                 return Err(BadDefinition::new(place, fault));
             }
             if count == 0 && axis.identity {
-                let fault =
-                    format!("nothing is mapped to `{}`, which says what a record speaks of", axis.axis);
+                let fault = format!("no field is mapped to the identity axis `{}`", axis.axis);
                 return Err(BadDefinition::new(place, fault));
             }
         }
         Ok(())
     }
 
-    /// The fields by which the source knows a record. Those that say what it speaks of are among them, so that a record of
-    /// the source never changes what it speaks of.
+    /// The fields that identify a record within its source. They include the fields of all identity axes, so that the
+    /// identity of a source record never changes.
     pub(super) fn record_key(&self, mappings: &[Mapping]) -> Result<Vec<Path>, BadDefinition> {
         let name = "deduplication_key";
         let key = self.paths(&self.definition.pipeline.validation.deduplication_key, name)?;
@@ -244,20 +247,20 @@ impl<'a> Parts<'a> {
             None => Ok(key),
             Some(mapping) => {
                 let field = mapping.source.as_str();
-                let fault = format!("`{field}` is missing: it says what a record speaks of");
+                let fault = format!("`{field}` is missing; the fields of all identity axes are required");
                 Err(BadDefinition::new(format!("pipeline.validation.{name}"), fault))
             }
         }
     }
 
-    /// The schema of a raw record, where one is named.
+    /// The schema of raw records, if the definition names one.
     pub(super) fn schema(&self) -> Result<Option<Schema>, BadDefinition> {
         let Some(id) = &self.definition.pipeline.validation.schema_id else { return Ok(None) };
         let place = "pipeline.validation.schema_id";
         let (id, pointer) = id.split_once('#').unwrap_or((id, ""));
         let document = self.definition.schemas.get(id);
         let document = document
-            .ok_or_else(|| BadDefinition::new(place, format!("there is no schema `{id}` in `schemas`")))?;
+            .ok_or_else(|| BadDefinition::new(place, format!("schema `{id}` is not in `schemas`")))?;
         Schema::new(document, pointer).map(Some).map_err(|fault| BadDefinition::new(place, fault))
     }
 
@@ -280,14 +283,17 @@ impl<'a> Parts<'a> {
         }))
     }
 
-    /// By which definition values are measured.
+    /// The definition by which values are measured.
     pub(super) fn defined(&self, measured: &Measured, place: &str) -> Result<DefinedBy, BadDefinition> {
         Ok(match measured {
             Measured::Always(definition) => DefinedBy::Always(definition.clone()),
             Measured::ByAxis { axis, table } => {
                 let (_, of) = self.axis(axis, place)?;
                 if of.is_group() {
-                    return Err(BadDefinition::new(place, format!("`{axis}` is a group: one value decides")));
+                    return Err(BadDefinition::new(
+                        place,
+                        format!("`{axis}` is a group; an axis with a single value is required"),
+                    ));
                 }
                 DefinedBy::ByAxis { axis: of.axis.clone(), words: self.words_of(table, place)? }
             }
@@ -295,7 +301,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// That a path does not go with the one of the values.
+/// The fault text for a path that does not go with the path of the values.
 pub(super) fn not_beside(field: &str, source: &Path) -> String {
-    format!("`{field}` is not beside `{}`: {} would be", source.as_str(), source.companion())
+    format!("`{field}` is not in the same group as `{}`; use {}", source.as_str(), source.companion())
 }

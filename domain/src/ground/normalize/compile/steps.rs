@@ -1,4 +1,4 @@
-//! Value normalizers made ready: each with the configuration that it takes.
+//! Compiles value normalizers with their configurations.
 
 use super::BadDefinition;
 use super::parts::{Parts, not_beside};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// To so many digits behind the point values are rounded.
+/// The range of decimal places for rounding.
 const DIGITS: RangeInclusive<i32> = -30..=30;
 
 #[derive(Deserialize)]
@@ -50,7 +50,8 @@ struct DateConfig {
 struct NoConfig {}
 
 impl Parts<'_> {
-    /// The step that `normalizer` is; units that stand beside the values are read by their mappings.
+    /// Compiles a normalizer. If the unit comes from a field of the record, its path is added to the mappings of the
+    /// axis.
     pub(super) fn step(
         &self,
         normalizer: &ValueNormalizer,
@@ -65,7 +66,10 @@ impl Parts<'_> {
         let kind = match normalizer.normalizer_type {
             NormalizerType::UnitConversion if numeric => {
                 if self.conversions_of(&axis.axis) > 1 {
-                    return Err(bad(&format!("the values of `{}` are converted twice", axis.axis)));
+                    return Err(bad(&format!(
+                        "the values of `{}` are converted twice; use one `unit_conversion`",
+                        axis.axis
+                    )));
                 }
                 StepKind::Units(self.units(read(config, place)?, axis, mappings, place)?)
             }
@@ -98,8 +102,11 @@ impl Parts<'_> {
                 StepKind::Identity
             }
             other => {
-                let fault =
-                    format!("{} is not for an axis of type {}", other.into_str(), axis.kind.into_str());
+                let fault = format!(
+                    "{} cannot be applied to an axis of type {}",
+                    other.into_str(),
+                    axis.kind.into_str()
+                );
                 return Err(bad(&fault));
             }
         };
@@ -116,7 +123,10 @@ impl Parts<'_> {
         let UnitConfig { from_unit, from_unit_field, to_unit, conversion_table, digits } = config;
         let to = to_axis_unit(&to_unit, axis, place)?;
         if from_unit.is_some() == from_unit_field.is_some() {
-            return Err(BadDefinition::new(place, "one of `from_unit` and `from_unit_field` is taken"));
+            return Err(BadDefinition::new(
+                place,
+                "exactly one of `from_unit` and `from_unit_field` is required",
+            ));
         }
         digits.map_or(Ok(()), |digits| check_digits(digits, place))?;
         if let Some(field) = from_unit_field {
@@ -136,7 +146,7 @@ impl Parts<'_> {
         units(from_unit, to, table, digits, axis, place)
     }
 
-    /// What units come to for each substance, out of a table.
+    /// The unit equivalences of each substance in a table.
     fn equivalences(
         &self,
         id: &str,
@@ -165,14 +175,13 @@ impl Parts<'_> {
                 Ok(words)
             }
             _ => {
-                let fault =
-                    "either `table` is taken, which has its own `otherwise`, or `map` with `otherwise`";
+                let fault = "either `table`, which has its own `otherwise`, or `map` with an optional `otherwise` is required";
                 Err(BadDefinition::new(place, fault))
             }
         }
     }
 
-    /// The conversion that a field mapping names, as the first step of its axis.
+    /// The unit conversion of a field mapping, as the first step of its axis.
     pub(super) fn fixed_conversion(
         &self,
         conversion: &FixedConversion,
@@ -185,7 +194,7 @@ impl Parts<'_> {
         Ok(Step { axis: index, kind: StepKind::Units(units) })
     }
 
-    /// How often the values of an axis are converted.
+    /// The number of unit conversions of an axis.
     fn conversions_of(&self, name: &str) -> usize {
         let Definition { pipeline, normalization, .. } = self.definition;
         let fields = pipeline.transformation.field_mappings.iter();
@@ -197,7 +206,7 @@ impl Parts<'_> {
     }
 }
 
-/// A conversion to the unit of `axis`; where all values are in one unit, it must lead there.
+/// A conversion to the unit of `axis`. If all values have the same unit, a conversion from it must exist.
 fn units(
     from: Option<String>,
     to: Unit,
@@ -207,7 +216,7 @@ fn units(
     place: &str,
 ) -> Result<Units, BadDefinition> {
     let spelling = from.clone();
-    // what a table says may hold for some of a group alone
+    // a table may apply to only some keys of a group
     let is_for_some = axis.is_group() && !table.is_empty();
     let units = Units::new(from, to, table, digits);
     match spelling.map(|from| units.factor(&from, &axis.axis)) {
@@ -218,16 +227,16 @@ fn units(
     }
 }
 
-/// Whether a value can be rounded so.
+/// Checks that `digits` is in range.
 fn check_digits(digits: i32, place: &str) -> Result<(), BadDefinition> {
     if DIGITS.contains(&digits) {
         return Ok(());
     }
-    let fault = format!("`digits` is {digits}; allowed: {} to {}", DIGITS.start(), DIGITS.end());
+    let fault = format!("`digits` is {digits} ({} to {} allowed)", DIGITS.start(), DIGITS.end());
     Err(BadDefinition::new(place, fault))
 }
 
-/// Whether what the last step of an axis gives it are values of it.
+/// Checks that the translations of an axis's last step are values of the axis.
 fn check_words(words: &Words, axis: &Axis, place: &str) -> Result<(), BadDefinition> {
     let called = words.entries.iter().filter_map(|(word, called)| Some((word, called.as_ref()?)));
     for (word, called) in called {
@@ -240,13 +249,13 @@ fn check_words(words: &Words, axis: &Axis, place: &str) -> Result<(), BadDefinit
 fn to_axis_unit(code: &str, axis: &Axis, place: &str) -> Result<Unit, BadDefinition> {
     if axis.unit.as_deref() != Some(code) {
         let unit = axis.unit.as_deref().unwrap_or("none");
-        let fault = format!("`to_unit` is `{code}`, and the unit of `{}` is {unit}", axis.axis);
+        let fault = format!("`to_unit` is `{code}`, but the unit of `{}` is {unit}", axis.axis);
         return Err(BadDefinition::new(place, fault));
     }
     code.parse::<Unit>().map_err(|error| BadDefinition::new(place, error))
 }
 
-/// The configuration of one kind.
+/// Deserializes the configuration of a normalizer.
 fn read<T: DeserializeOwned>(config: Map<String, Json>, place: &str) -> Result<T, BadDefinition> {
     serde_path_to_error::deserialize(Json::Object(config)).map_err(|error| {
         let (path, fault) = (error.path(), plain(&error.inner().to_string()));

@@ -1,8 +1,8 @@
-//! Checks: four kinds, three outcomes.
+//! Tests of checks: their types and their failure handling.
 
 use super::*;
 
-/// Each kind with what keeps to it and what does not.
+/// Each type with a valid and an invalid value.
 fn kinds() -> [(&'static str, &'static str, Json, Json, Json); 4] {
     [
         ("range", "amount", json!({ "min": "0.5", "max": 10 }), json!(10), json!("10.1")),
@@ -13,7 +13,7 @@ fn kinds() -> [(&'static str, &'static str, Json, Json, Json); 4] {
 }
 
 #[test]
-fn each_kind_rejects_warns_or_takes_the_value_away() {
+fn failed_check_rejects_warns_or_nullifies() {
     for (kind, axis, constraint, good, bad) in kinds() {
         let (good, bad) = (json!({ "id": "a", axis: good }), json!({ "id": "a", axis: bad }));
         let definition = |on_failure: &str| checked(axis, kind, constraint.clone(), on_failure);
@@ -31,7 +31,7 @@ fn each_kind_rejects_warns_or_takes_the_value_away() {
 }
 
 #[test]
-fn a_missing_value_fails_no_check() {
+fn missing_value_passes_every_check() {
     for (kind, axis, constraint, ..) in kinds() {
         assert!(
             normalized(checked(axis, kind, constraint, "reject"), json!({ "id": "a" })).is_ok(),
@@ -41,7 +41,7 @@ fn a_missing_value_fails_no_check() {
 }
 
 #[test]
-fn what_fails_is_told_with_its_bound() {
+fn failed_range_check_names_its_limit() {
     for (constraint, value, words) in [
         (json!({ "min": 2 }), "1", "1 is below 2"),
         (json!({ "max": 2 }), "3", "3 is above 2"),
@@ -55,7 +55,7 @@ fn what_fails_is_told_with_its_bound() {
 }
 
 #[test]
-fn a_group_is_checked_value_by_value() {
+fn check_applies_to_each_value_of_a_group() {
     let record =
         json!({ "id": "a", "parts": { "x": { "value": 1 }, "y": { "value": 9 }, "z": { "value": 8 } } });
     let nullify = checked("parts.*.amount", "range", json!({ "max": 5 }), "nullify");
@@ -68,7 +68,7 @@ fn a_group_is_checked_value_by_value() {
     refused(shares, record, Rule::Check, "parts.y.amount", "does not hold");
 }
 
-/// Whether `expression` holds of a record; else, why not.
+/// Whether `expression` is true for a record; otherwise the reason.
 fn holds(expression: &str) -> Result<(), String> {
     let record = json!({
         "id": "ab", "count": 7, "amount": "2.5", "flag": true, "parts": { "x-1": { "value": 1 }, "y": { "value": 2 } },
@@ -80,7 +80,7 @@ fn holds(expression: &str) -> Result<(), String> {
 }
 
 #[test]
-fn an_expression_speaks_of_all_axes() {
+fn expression_can_use_all_axes() {
     for expression in [
         "value == 'ab' && id == value",
         "count == 7 && count > 6.5 && count % 2 == 1 && amount > 2 && amount * 2.0 == 5.0",
@@ -97,7 +97,7 @@ fn an_expression_speaks_of_all_axes() {
 }
 
 #[test]
-fn an_expression_that_does_not_come_to_an_answer_says_why() {
+fn expression_without_result_reports_reason() {
     for (expression, words) in [
         ("size(name) > 3", "`name` is missing"),
         ("name.startsWith('x')", "`name` is missing"),
@@ -116,7 +116,7 @@ fn an_expression_that_does_not_come_to_an_answer_says_why() {
 }
 
 #[test]
-fn a_number_is_a_double_whether_it_is_whole_or_not() {
+fn expression_reads_every_number_as_double() {
     for amount in ["2", "2.5"] {
         let definition = checked("amount", "custom", json!("amount * 2.0 >= 4.0"), "reject");
         assert!(normalized(definition, json!({ "id": "a", "amount": amount })).is_ok(), "{amount}");
@@ -126,29 +126,29 @@ fn a_number_is_a_double_whether_it_is_whole_or_not() {
 }
 
 #[test]
-fn an_expression_is_bounded_before_it_is_ever_evaluated() {
+fn expression_limits_are_checked_at_registration() {
     let fault = |expression: &str| {
         made(checked("id", "custom", json!(expression), "reject")).unwrap_err().to_string()
     };
     for (expression, words) in [
-        ("weight > 1", "`weight`, which is no axis"),
-        ("parts.all(k, parts[k].amount > 0.0)", "no loops"),
-        ("[1, 2].map(x, x)[0] == 1", "no loops"),
-        ("id.matches('a')", "no function `matches`"),
-        ("now() > 1", "no function `now`"),
+        ("weight > 1", "`weight`, which is not an axis"),
+        ("parts.all(k, parts[k].amount > 0.0)", "cannot have loops"),
+        ("[1, 2].map(x, x)[0] == 1", "cannot have loops"),
+        ("id.matches('a')", "unknown function `matches`"),
+        ("now() > 1", "unknown function `now`"),
         ("count ==", "Syntax error"),
-        ("things{a: 1} == 1", "makes no objects"),
+        ("things{a: 1} == 1", "cannot create objects"),
         ("", "1 to 1024 bytes"),
     ] {
         assert!(fault(expression).contains(words), "{expression}: {}", fault(expression));
     }
     let sum = |parts: usize| vec!["1"; parts].join("+") + " == 1";
     assert!(made(checked("id", "custom", json!(sum(15)), "reject")).is_ok());
-    assert!(fault(&sum(200)).contains("256 parts, 32 deep"));
-    assert!(fault(&sum(510)).contains("256 parts, 32 deep"));
+    assert!(fault(&sum(200)).contains("256 parts, nested 32 deep"));
+    assert!(fault(&sum(510)).contains("256 parts, nested 32 deep"));
     assert!(fault(&format!("count in [{}]", vec!["1"; 300].join(","))).contains("256 parts"));
     let told = |expression: &str| drop(made(checked("id", "custom", json!(expression), "reject")));
-    // whatever is said of these, it is said at once, and on a small stack
+    // any result is fine here, but it must come at once and on a small stack
     for (open, close) in [("(", ")"), ("[", "]"), ("!", ""), ("-", ""), ("{1:", "}"), ("size(", ")")] {
         for depth in [20, 100, 170, 1000] {
             told(&format!("{}true{} == 1", open.repeat(depth), close.repeat(depth)));

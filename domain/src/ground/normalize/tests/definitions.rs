@@ -1,4 +1,4 @@
-//! Faults of a definition: each is told by its place.
+//! Faults of a definition, each with its location.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn faulty(definition: Json, place: &str, words: &str) {
 }
 
 #[test]
-fn the_parts_of_a_definition_belong_together() {
+fn definition_rejects_inconsistent_parts() {
     let transformation = "pipeline.transformation";
     for (pointer, value, place, words) in [
         (
@@ -61,7 +61,7 @@ fn definition_works_without_its_optional_names() {
 }
 
 #[test]
-fn a_mapping_leads_from_a_place_to_an_axis_of_the_source() {
+fn mapping_requires_valid_path_and_axis_of_source() {
     let at =
         |member: &str, value: Json| with([(&*format!("/normalization/axis_mappings/1/{member}"), value)]);
     let place = |member: &str| format!("normalization.axis_mappings[1]{member}");
@@ -70,17 +70,22 @@ fn a_mapping_leads_from_a_place_to_an_axis_of_the_source() {
             "target_axis",
             json!("weight"),
             ".target_axis",
-            "`weight` is no axis of the source; it provides id, count",
+            "`weight` is not an axis of the source; its axes are: id, count",
         ),
         ("source_field", json!("a["), ".source_field", "is not a path"),
-        ("source_field", json!("$.a[*].b"), ".cardinality", "`one_to_many` maps a group"),
-        ("cardinality", json!("one_to_many"), ".cardinality", "`one_to_many` maps a group"),
+        ("source_field", json!("$.a[*].b"), ".cardinality", "`one_to_many` is required to map a group"),
+        ("cardinality", json!("one_to_many"), ".cardinality", "`one_to_many` is required to map a group"),
         ("key", json!({}), ".key", "only a group has keys"),
         ("default_value", json!("x"), ".default_value", "`x` is not a number"),
         ("default_value", json!(" "), ".default_value", "blank"),
-        ("default_value", json!([1]), ".default_value", "a value of type integer is taken"),
-        ("definition", json!({ "axis": "weight", "table": "t" }), ".definition", "no axis"),
-        ("definition", json!({ "axis": "kind", "table": "t" }), ".definition", "no table `t`"),
+        ("default_value", json!([1]), ".default_value", "a value of type integer is required"),
+        ("definition", json!({ "axis": "weight", "table": "t" }), ".definition", "not an axis"),
+        (
+            "definition",
+            json!({ "axis": "kind", "table": "t" }),
+            ".definition",
+            "table `t` is not in `tables`",
+        ),
         ("definition", json!({ "axis": "parts.*.amount", "table": "t" }), ".definition", "is a group"),
     ] {
         faulty(at(member, value), &place(at_member), words);
@@ -89,26 +94,26 @@ fn a_mapping_leads_from_a_place_to_an_axis_of_the_source() {
         ("/normalization/axis_mappings/1/required", json!(true)),
         ("/normalization/axis_mappings/1/default_value", json!(1)),
     ]);
-    faulty(both, &place(""), "never missing");
+    faulty(both, &place(""), "`required` has no effect");
     let group =
         |member: &str, value: Json| with([(&*format!("/normalization/axis_mappings/7/{member}"), value)]);
     let key = "normalization.axis_mappings[7].key";
-    faulty(group("key", json!({ "field": "name" })), key, "not beside");
-    let telling = "is not beside `$.parts.*.value`: a path that begins with `$.parts.*` would be";
+    faulty(group("key", json!({ "field": "name" })), key, "is not in the same group");
+    let telling = "is not in the same group as `$.parts.*.value`; use a path that begins with `$.parts.*`";
     faulty(group("key", json!({ "field": "$.others.*.name" })), key, telling);
-    faulty(group("key", json!({ "table": "t" })), key, "no table `t`");
+    faulty(group("key", json!({ "table": "t" })), key, "table `t` is not in `tables`");
     faulty(
         group("default_value", json!(1)),
         "normalization.axis_mappings[7].default_value",
-        "a group has none",
+        "a group cannot have a default value",
     );
     let mut words = group("key", json!({ "table": "t" }));
     words["tables"]["t"] = json!({ "words": { "entries": { "a": "b.c" } } });
-    faulty(words, key, "`b.c` cannot stand in a path");
+    faulty(words, key, "`b.c` is not a valid key");
 }
 
 #[test]
-fn each_axis_is_filled_in_one_way() {
+fn axis_requires_unambiguous_mapping() {
     let mapping = |axis: &str, cardinality: &str| json!({ "source_field": "x", "target_axis": axis, "cardinality": cardinality, "required": false });
     let twice = with([("/normalization/axis_mappings/-", mapping("count", "many_to_one"))]);
     faulty(twice, "normalization.axis_mappings", "`count` is mapped 2 times");
@@ -121,10 +126,10 @@ fn each_axis_is_filled_in_one_way() {
         ("/normalization/axis_mappings/0", mapping("name", "many_to_one")),
         ("/normalization/axis_mappings/6", mapping("name", "many_to_one")),
     ]);
-    faulty(unidentified, "normalization.axis_mappings", "nothing is mapped to `id`");
+    faulty(unidentified, "normalization.axis_mappings", "no field is mapped to the identity axis `id`");
     let group = json!([{ "source_path": "$.a[*].b", "target_axis": "count" }]);
     let place = "pipeline.transformation.field_mappings[0]";
-    faulty(with([("/pipeline/transformation/field_mappings", group)]), place, "by `axis_mappings`");
+    faulty(with([("/pipeline/transformation/field_mappings", group)]), place, "use `axis_mappings`");
     faulty(
         with([("/pipeline/validation/deduplication_key", json!(["name"]))]),
         "pipeline.validation.deduplication_key",
@@ -137,17 +142,17 @@ fn each_axis_is_filled_in_one_way() {
     for (valid_time, words) in [
         (json!({ "from_field": "$.a[*]" }), "is a group"),
         (json!({ "from_field": "a", "until_field": "b[" }), "is not a path"),
-        (json!({ "from_field": "a", "formats": ["%Y"] }), "neither a day nor a moment"),
+        (json!({ "from_field": "a", "formats": ["%Y"] }), "neither a day nor a time"),
     ] {
         faulty(with([("/normalization/valid_time", valid_time)]), "normalization.valid_time", words);
     }
 }
 
 #[test]
-fn a_normalizer_has_the_configuration_that_it_takes() {
+fn normalizer_rejects_invalid_configuration() {
     let units = |from: Json| json!({ "from_unit": from, "to_unit": "g" });
     for (axis, kind, config, words) in [
-        ("name", "unit_conversion", units(json!("kg")), "not for an axis of type string"),
+        ("name", "unit_conversion", units(json!("kg")), "cannot be applied to an axis of type string"),
         ("count", "unit_conversion", units(json!("kg")), "the unit of `count` is none"),
         ("amount", "unit_conversion", units(json!("stone")), "stone"),
         ("amount", "unit_conversion", units(json!("mL")), "does not convert"),
@@ -155,7 +160,7 @@ fn a_normalizer_has_the_configuration_that_it_takes() {
         ("amount", "unit_conversion", units(json!("/g")), "`reciprocal`"),
         ("amount", "reciprocal", json!({}), "missing field `digits`"),
         ("amount", "reciprocal", json!({ "digits": 31 }), "-30 to 30"),
-        ("name", "reciprocal", json!({ "digits": 4 }), "not for an axis"),
+        ("name", "reciprocal", json!({ "digits": 4 }), "cannot be applied to an axis"),
         (
             "amount",
             "unit_conversion",
@@ -167,7 +172,7 @@ fn a_normalizer_has_the_configuration_that_it_takes() {
             "amount",
             "unit_conversion",
             json!({ "from_unit_field": "$.a[*].u", "to_unit": "g" }),
-            "not beside `amount`: a path without a `*` would be",
+            "is not in the same group as `amount`; use a path without a `*`",
         ),
         (
             "amount",
@@ -179,7 +184,7 @@ fn a_normalizer_has_the_configuration_that_it_takes() {
             "amount",
             "unit_conversion",
             json!({ "from_unit": "kg", "to_unit": "g", "conversion_table": "t" }),
-            "no table `t`",
+            "table `t` is not in `tables`",
         ),
         ("amount", "unit_conversion", json!({ "from_unit": "kg", "to_unit": "g", "factor": 1 }), "factor"),
         ("amount", "numeric_precision", json!({ "digits": -31 }), "-30 to 30"),
@@ -190,20 +195,25 @@ fn a_normalizer_has_the_configuration_that_it_takes() {
             "`digits`: invalid type: number `1.5`, expected a whole",
         ),
         ("amount", "numeric_precision", json!({ "digits": 1, "mode": "up" }), "half_even"),
-        ("name", "numeric_precision", json!({ "digits": 1 }), "not for an axis"),
+        ("name", "numeric_precision", json!({ "digits": 1 }), "cannot be applied to an axis"),
         ("kind", "enum_mapping", json!({}), "either `table`"),
         ("kind", "enum_mapping", json!({ "table": "t", "map": {} }), "either `table`"),
         ("kind", "enum_mapping", json!({ "table": "t", "otherwise": "keep" }), "either `table`"),
         ("kind", "enum_mapping", json!({ "map": { "a": "three" } }), "`a`: `three` is not one of one, two"),
         ("name", "enum_mapping", json!({ "map": { "a": " " } }), "blank"),
-        ("name", "date_parsing", json!({ "formats": [] }), "not for an axis"),
+        ("name", "date_parsing", json!({ "formats": [] }), "cannot be applied to an axis"),
         ("day", "date_parsing", json!({ "formats": ["%Q!"] }), "%Q!"),
-        ("day", "date_parsing", json!({ "formats": ["%H:%M"] }), "neither a day nor a moment"),
-        ("day", "date_parsing", json!({ "formats": ["%F %T %z", "%F %T %Q"] }), "`%F %T %Q`: no time zone"),
-        ("day", "date_parsing", json!({ "formats": ["%:Q %s"] }), "no time zone is known by its name"),
+        ("day", "date_parsing", json!({ "formats": ["%H:%M"] }), "neither a day nor a time"),
+        (
+            "day",
+            "date_parsing",
+            json!({ "formats": ["%F %T %z", "%F %T %Q"] }),
+            "`%F %T %Q`: names of time zones",
+        ),
+        ("day", "date_parsing", json!({ "formats": ["%:Q %s"] }), "names of time zones"),
         ("day", "date_parsing", json!({ "formats": ["%F %T %_9:Q"] }), "`%F %T %_9:Q`"),
-        ("day", "date_parsing", json!({ "formats": ["%F %T %Z"] }), "neither a day nor a moment"),
-        ("count", "string_normalization", json!({ "trim": true }), "not for an axis"),
+        ("day", "date_parsing", json!({ "formats": ["%F %T %Z"] }), "neither a day nor a time"),
+        ("count", "string_normalization", json!({ "trim": true }), "cannot be applied to an axis"),
         ("name", "string_normalization", json!({ "case": "title" }), "title"),
         ("name", "identity", json!({ "x": 1 }), "x"),
     ] {
@@ -217,7 +227,7 @@ fn a_normalizer_has_the_configuration_that_it_takes() {
 }
 
 #[test]
-fn a_table_is_of_the_kind_that_is_asked_for() {
+fn table_must_have_the_required_kind() {
     let amount = |factor: &str, unit: &str| json!({ "conversions": { "x": { "[IU]": { "factor": factor, "unit": unit } } } });
     let words = json!({ "words": { "entries": {} } });
     let convert = json!({ "from_unit": "kg", "to_unit": "g", "conversion_table": "t" });
@@ -249,13 +259,13 @@ fn a_table_is_of_the_kind_that_is_asked_for() {
 }
 
 #[test]
-fn a_check_has_the_constraint_that_it_takes() {
+fn check_rejects_invalid_constraint() {
     for (axis, kind, constraint, words) in [
         ("amount", "range", json!({}), "`min` or `max` is missing"),
         ("amount", "range", json!({ "min": 2, "max": "1.5" }), "`min` is above `max`"),
         ("amount", "range", json!({ "min": "x" }), "`x` is not a number"),
         ("amount", "range", json!({ "low": 1 }), "low"),
-        ("count", "enum", json!([]), "a list of values"),
+        ("count", "enum", json!([]), "list of values"),
         ("count", "enum", json!(["1.5"]), "whole number"),
         ("name", "regex", json!("("), "unclosed"),
         ("name", "regex", json!("(a{1000}){1000}"), "size limit"),
@@ -269,7 +279,7 @@ fn a_check_has_the_constraint_that_it_takes() {
         );
     }
     let identity = checked("id", "regex", json!("a"), "nullify");
-    faulty(identity, "normalization.post_normalization_checks[0].on_failure", "cannot be taken away");
+    faulty(identity, "normalization.post_normalization_checks[0].on_failure", "cannot be nullified");
     faulty(
         checked("weight", "regex", json!("a"), "warn"),
         "normalization.post_normalization_checks[0].axis",
@@ -277,13 +287,13 @@ fn a_check_has_the_constraint_that_it_takes() {
     );
 }
 
-/// JSON's numbers have been binary ones by the time that a definition is looked at.
+/// The JSON reader has converted the numbers of a definition to binary before it is compiled.
 #[test]
-fn a_number_in_a_definition_is_exact_or_a_text() {
+fn definition_rejects_inexact_numbers() {
     for number in ["0.5", "1.00000000000000000001", "1e3", "18446744073709551616"] {
         let bound = serde_json::from_str(&format!(r#"{{"min":{number}}}"#)).unwrap();
         let place = "normalization.post_normalization_checks[0].constraint";
-        faulty(checked("amount", "range", bound, "reject"), place, "is written as a text");
+        faulty(checked("amount", "range", bound, "reject"), place, "of more than 64 bits, as a text");
     }
     let exact = json!({ "min": u64::MAX, "max": "18446744073709551615.00000000000000000001" });
     refused(
@@ -296,7 +306,7 @@ fn a_number_in_a_definition_is_exact_or_a_text() {
 }
 
 #[test]
-fn a_definition_is_bounded() {
+fn definition_limits_its_number_of_parts() {
     let many = json!(vec!["id"; 1025]);
     faulty(
         with([("/pipeline/validation/required_fields", many)]),
@@ -308,14 +318,14 @@ fn a_definition_is_bounded() {
 }
 
 #[test]
-fn an_unknown_member_of_a_definition_is_named() {
+fn definition_error_names_unknown_member() {
     let read = |definition: Json| serde_json::from_value::<Definition>(definition).unwrap_err().to_string();
     assert!(read(with([("/pipeline/validation/strict", json!(true))])).contains("`strict`"));
     assert!(read(with([("/normalization/checks", json!([]))])).contains("`checks`"));
 }
 
 #[test]
-fn what_is_made_ready_can_be_shared_between_threads() {
+fn normalizer_can_be_shared_between_threads() {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<Normalizer>();
 }

@@ -1,4 +1,4 @@
-//! What is shipped: each source's definition, tried on records of that source.
+//! The definitions that are shipped, applied to records of their sources.
 
 use super::*;
 use crate::ground::source::Registration;
@@ -55,7 +55,7 @@ fn said(normalizer: &Normalizer, raw: &Raw) -> (String, String) {
 }
 
 #[test]
-fn a_row_of_the_world_bank() {
+fn world_bank_row_is_normalized() {
     let normalizer = example!("world-bank-population", "population");
     let header = "Country Name,Country Code,Year,Value";
     assert_eq!(
@@ -88,7 +88,7 @@ fn a_row_of_the_world_bank() {
 }
 
 #[test]
-fn a_row_of_the_united_nations_is_in_thousands_and_by_numeric_code() {
+fn united_nations_row_is_scaled_and_mapped_by_numeric_code() {
     let normalizer = example!("un-wpp-population", "population");
     let header = "country_code,name,year,population_thousands";
     assert_eq!(
@@ -108,7 +108,7 @@ fn a_row_of_the_united_nations_is_in_thousands_and_by_numeric_code() {
 }
 
 #[test]
-fn a_country_by_its_publishers_own_schema() {
+fn country_matches_its_publishers_schema() {
     let normalizer = example!("iso-3166", "countries");
     let country = json!({
         "alpha_2": "AF", "alpha_3": "AFG", "flag": "\u{1f1e6}\u{1f1eb}", "name": "Afghanistan", "numeric": "004",
@@ -136,7 +136,7 @@ fn a_country_by_its_publishers_own_schema() {
 }
 
 #[test]
-fn a_currency() {
+fn currency_is_normalized() {
     let normalizer = example!("iso-4217", "currencies");
     let currency = |numeric: &str| raw(&json!({ "alpha_3": "AFN", "name": "Afghani", "numeric": numeric }));
     assert_eq!(
@@ -147,7 +147,7 @@ fn a_currency() {
 }
 
 #[test]
-fn a_food_whose_nutrients_are_a_list() {
+fn food_with_list_of_nutrients_is_normalized() {
     let normalizer = example!("usda-sr", "nutrition");
     let nutrient = |name: &str, unit: &str, amount: Json| json!({ "nutrient": { "name": name, "unitName": unit }, "amount": amount });
     let food = |nutrients: Json| {
@@ -186,7 +186,7 @@ fn a_food_whose_nutrients_are_a_list() {
 }
 
 #[test]
-fn a_food_whose_nutrients_are_members_of_an_object() {
+fn food_with_object_of_nutrients_is_normalized() {
     let normalizer = example!("cnf", "nutrition");
     let souffle = raw(&json!({
         "food_code": 2, "food_description": "Cheese souffle",
@@ -199,7 +199,7 @@ fn a_food_whose_nutrients_are_members_of_an_object() {
             "Alcohol": { "value": null, "unit": "g" },
         },
     }));
-    // 854 kJ are 204.1108… kcal: this one has no end, and the definition does not round
+    // 854 kJ are 204.1108… kcal: the decimals do not end, and the definition does not round
     assert_eq!(normalizer.normalize(&souffle).unwrap_err().rule, Rule::UnitConversion);
     let json = souffle.to_value().to_string().replace("854", "418.4");
     let content = concat!(

@@ -1,9 +1,9 @@
-//! What holds of every record.
+//! Properties of the normalization of every record.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A definition in which every normalizer is used.
+/// A definition that uses every normalizer.
 fn everything() -> Json {
     let mut definition = with([(
         "/normalization/value_normalizers",
@@ -59,7 +59,7 @@ fn written(members: &[(String, String)]) -> Raw {
     Raw::parse(format!("{{{}}}", members.join(",")).as_bytes()).unwrap()
 }
 
-/// The same number in other digits: one more zero behind the point, or an exponent.
+/// The same number in other digits: one more zero after the point, or an exponent.
 fn respelled(raw: &mut Raw) {
     match raw {
         Raw::Number(digits) if digits.contains('.') && !digits.contains(['e', 'E']) => digits.push_str("00"),
@@ -71,7 +71,7 @@ fn respelled(raw: &mut Raw) {
 
 proptest! {
     #[test]
-    fn normalization_is_the_same_each_time_and_by_each_normalizer(members in members()) {
+    fn normalization_is_deterministic(members in members()) {
         let (one, other) = (made(everything()).unwrap(), made(everything()).unwrap());
         let raw = written(&members);
         let first = one.normalize(&raw);
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn neither_the_order_of_members_nor_the_spelling_of_numbers_counts(
+    fn normalization_ignores_member_order_and_number_spelling(
         (members, shuffled) in members().prop_flat_map(|members| (Just(members.clone()), Just(members).prop_shuffle())),
     ) {
         let normalizer = made(everything()).unwrap();
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn what_comes_out_stays_when_it_is_put_in_again(members in members()) {
+    fn normalization_is_idempotent(members in members()) {
         let normalizer = made(everything()).unwrap();
         if let Ok(once) = normalizer.normalize(&written(&members)) {
             let mut again = serde_json::Map::new();
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn no_record_breaks_anything(json in "[\\[\\]{}:,\"a-e0-9.]{0,40}", id in "\\PC{0,3}") {
+    fn normalization_never_panics(json in "[\\[\\]{}:,\"a-e0-9.]{0,40}", id in "\\PC{0,3}") {
         let normalizer = made(everything()).unwrap();
         if let Ok(value) = serde_json::from_str::<Json>(&json) {
             for field in ["id", "count", "amount", "day", "parts", "name"] {

@@ -1,9 +1,9 @@
-//! Records: which are taken, what they come to, and why others are not.
+//! Normalization of records: accepted values, results, and reasons for rejection.
 
 use super::*;
 
 #[test]
-fn each_type_of_axis_takes_its_values_in_one_form() {
+fn axis_type_normalizes_values_to_one_form() {
     let record = json!({
         "id": "a", "count": "007", "amount": "1.50e1", "kind": "two", "flag": "true", "day": "2020-01-31T12:00:00+02:00",
         "name": 7.0, "parts": { "x": { "value": 1 }, "y": { "value": "0.10" } },
@@ -16,7 +16,7 @@ fn each_type_of_axis_takes_its_values_in_one_form() {
 }
 
 #[test]
-fn what_is_no_value_of_its_axis_keeps_the_record_out() {
+fn record_with_invalid_axis_value_is_rejected() {
     for (field, value, words) in [
         ("count", json!("7.5"), "whole number"),
         ("count", json!("seven"), "`seven` is not a number"),
@@ -44,17 +44,17 @@ fn what_is_no_value_of_its_axis_keeps_the_record_out() {
 }
 
 #[test]
-fn a_number_that_is_too_long_for_one_is_still_text() {
+fn number_with_too_many_digits_is_kept_as_text() {
     let digits = "7".repeat(100);
     let record = |field: &str| Raw::parse(format!(r#"{{"id":"a","{field}":{digits}}}"#).as_bytes()).unwrap();
     let normalizer = made(definition()).unwrap();
     assert_eq!(normalizer.normalize(&record("name")).unwrap().content.axes["name"].to_string(), digits);
     let rejection = normalizer.normalize(&record("amount")).unwrap_err();
-    assert!(rejection.rule == Rule::AxisType && rejection.reason.contains("64 significant"), "{rejection:?}");
+    assert!(rejection.rule == Rule::AxisType && rejection.reason.contains("at most 64 allowed"), "{rejection:?}");
 }
 
 #[test]
-fn what_is_null_or_blank_is_missing() {
+fn null_or_blank_value_is_missing() {
     for nothing in [json!(null), json!(""), json!(" \t\u{a0}")] {
         assert_eq!(axes(definition(), json!({ "id": "a", "name": nothing, "count": nothing })), json!({}));
         refused(
@@ -74,14 +74,14 @@ fn what_is_null_or_blank_is_missing() {
 }
 
 #[test]
-fn a_required_field_may_be_a_list_or_an_object_that_holds_something() {
+fn required_field_accepts_non_empty_list_or_object() {
     let required = with([("/pipeline/validation/required_fields", json!(["parts"]))]);
     assert!(normalized(required.clone(), json!({ "id": "a", "parts": { "x": {} } })).is_ok());
     refused(required, json!({ "id": "a", "parts": {} }), Rule::RequiredField, "parts", "missing or empty");
 }
 
 #[test]
-fn a_default_stands_in_for_what_is_missing() {
+fn default_value_replaces_missing_value() {
     let mapping = |default: Json| {
         json!({
             "source_field": "count", "target_axis": "count", "cardinality": "one_to_one", "required": false,
@@ -94,7 +94,7 @@ fn a_default_stands_in_for_what_is_missing() {
 }
 
 #[test]
-fn a_default_is_a_value_of_its_axis_and_passes_checks_but_no_normalizer() {
+fn default_value_is_checked_but_not_normalized() {
     let defaulted = |axis: &str, default: Json, kind: &str, config: Json| {
         let mut definition = stepped(axis, kind, config);
         let mappings = definition["normalization"]["axis_mappings"].as_array_mut().unwrap();
@@ -145,7 +145,7 @@ fn first_present_field_counts_with_its_own_definition() {
     refused(definition, json!({ "id": "a" }), Rule::Mapping, "count", "missing");
 }
 
-/// A definition of which a table by the kind says by which definitions its amounts were measured.
+/// A definition with a table of words that maps the kind to the definition of the amounts.
 fn defined_by_kind(otherwise: &str) -> Json {
     let by_kind = json!({ "axis": "kind", "table": "methods" });
     with([
@@ -156,7 +156,7 @@ fn defined_by_kind(otherwise: &str) -> Json {
 }
 
 #[test]
-fn definitions_are_looked_up_by_the_value_of_another_axis() {
+fn definition_is_looked_up_by_value_of_another_axis() {
     let mut definition = defined_by_kind("reject");
     definition["tables"]["methods"]["words"]["entries"]["two"] = json!(null);
     let defined = |kind: &str| {
@@ -170,8 +170,8 @@ fn definitions_are_looked_up_by_the_value_of_another_axis() {
 }
 
 #[test]
-fn a_value_of_which_no_definition_is_told_is_none_or_has_a_word_with_it() {
-    let nothing = "`kind`, which says by which definition it was measured, has no value";
+fn value_without_definition_is_rejected_or_has_a_warning() {
+    let nothing = "`kind`, which selects the definition of the measurement, has no value";
     let check =
         json!({ "check_type": "enum", "axis": "kind", "constraint": ["two"], "on_failure": "nullify" });
     let of = |otherwise: &str, nullified: bool| {
@@ -210,7 +210,7 @@ fn a_value_of_which_no_definition_is_told_is_none_or_has_a_word_with_it() {
 }
 
 #[test]
-fn fields_are_mapped_by_the_pipeline_too() {
+fn pipeline_field_mappings_are_applied() {
     let field = |path: &str, axis: &str, transform: &str| json!({ "source_path": path, "target_axis": axis, "transform": transform });
     let mut definition = with([
         ("/pipeline/transformation/field_mappings", json!([])),
@@ -236,7 +236,7 @@ fn fields_are_mapped_by_the_pipeline_too() {
 }
 
 #[test]
-fn the_values_of_a_group_are_called_by_a_field_or_by_a_table() {
+fn group_keys_come_from_a_field_or_a_table() {
     let group = |key: Json| {
         with([
             ("/normalization/axis_mappings/7/source_field", json!("$.list[*].v")),
@@ -256,21 +256,21 @@ fn the_values_of_a_group_are_called_by_a_field_or_by_a_table() {
         record(""),
         Rule::Mapping,
         "$.list[*].v",
-        "its element 0 has nothing to be called by",
+        "its element 0 has no name",
     );
     let twice = json!({ "id": "a", "list": [{ "n": 1.0, "v": 1 }, { "n": 1, "v": 1 }] });
-    refused(by_field, twice, Rule::Mapping, "parts.1.amount", "two elements are called so");
+    refused(by_field, twice, Rule::Mapping, "parts.1.amount", "two elements have this name");
     let by_table = group(json!({ "field": "$.list[*].n", "table": "names" }));
     assert_eq!(axes(by_table.clone(), record("Salz")), json!({ "parts.salt.amount": "1" }));
     let warned = normalized(by_table.clone(), record("Luft")).unwrap().warnings;
     assert_eq!(warned.len(), 1, "of what is knowingly not taken nothing is told: {warned:?}");
-    assert!(warned[0].rule == Rule::Mapping && warned[0].reason.contains("nothing is known of `q`"));
+    assert!(warned[0].rule == Rule::Mapping && warned[0].reason.contains("`q` is not in the table"));
     let unnamed = group(json!(null));
     refused(unnamed, record("Salz"), Rule::Mapping, "$.list[*].v", "nothing to be called by");
 }
 
 #[test]
-fn a_group_is_bounded_and_read_in_one_go() {
+fn group_is_limited_and_read_in_linear_time() {
     let record = |count: usize| {
         let parts: serde_json::Map<_, _> =
             (0..count).map(|n| (format!("p{n}"), json!({ "value": n }))).collect();
@@ -283,7 +283,7 @@ fn a_group_is_bounded_and_read_in_one_go() {
 }
 
 #[test]
-fn a_record_says_itself_when_it_is_valid() {
+fn record_can_name_its_period_of_validity() {
     let valid = json!({ "from_field": "from", "until_field": "until", "formats": ["%d.%m.%Y"] });
     let definition = with([("/normalization/valid_time", valid)]);
     let times = |from: Json, until: Json| {
@@ -316,7 +316,7 @@ fn a_record_says_itself_when_it_is_valid() {
 }
 
 #[test]
-fn a_record_is_known_by_its_key_or_by_what_it_speaks_of() {
+fn source_record_id_comes_from_key_or_identity() {
     let keyed = with([("/pipeline/validation/deduplication_key", json!(["id", "$.sub.no"]))]);
     let id = |record: Json| normalized(keyed.clone(), record).map(|normalized| normalized.source_record_id);
     assert_eq!(id(json!({ "id": "a/b", "sub": { "no": 1.0 } })).unwrap(), "a%2Fb/1");
@@ -327,14 +327,14 @@ fn a_record_is_known_by_its_key_or_by_what_it_speaks_of() {
 }
 
 #[test]
-fn a_record_that_speaks_of_nothing_is_not_taken() {
+fn record_without_identity_is_rejected() {
     let words = json!({ "map": { "a": null }, "otherwise": "keep" });
     let definition = stepped("id", "enum_mapping", words);
-    refused(definition, json!({ "id": "a" }), Rule::Mapping, "id", "nothing says what the record speaks of");
+    refused(definition, json!({ "id": "a" }), Rule::Mapping, "id", "no value identifies the record's entity");
 }
 
 #[test]
-fn units_are_converted_exactly_or_the_record_is_not_taken() {
+fn unit_conversion_is_exact_or_rejects_record() {
     let beside = json!({ "from_unit_field": "unit", "to_unit": "g" });
     let amount = |definition: &Json, unit: Json| {
         let record = json!({ "id": "a", "amount": "12.5", "unit": unit });
@@ -349,14 +349,14 @@ fn units_are_converted_exactly_or_the_record_is_not_taken() {
         }
     }
     for (unit, words) in
-        [(json!("furlong"), "furlong"), (json!("mL"), "mL"), (json!("IU"), "IU"), (json!(null), "which unit")]
+        [(json!("furlong"), "furlong"), (json!("mL"), "mL"), (json!("IU"), "IU"), (json!(null), "its unit is not given")]
     {
         let rejection = amount(&definition, unit).unwrap_err();
         assert_eq!((rejection.rule, rejection.place.as_deref()), (Rule::UnitConversion, Some("amount")));
         assert!(rejection.reason.contains(words), "{rejection:?}");
     }
     let third = stepped("amount", "unit_conversion", json!({ "from_unit": "g/3", "to_unit": "g" }));
-    assert!(amount(&third, json!(null)).unwrap_err().reason.contains("no end"));
+    assert!(amount(&third, json!(null)).unwrap_err().reason.contains("infinitely many digits"));
     let rounded =
         stepped("amount", "unit_conversion", json!({ "from_unit": "g/3", "to_unit": "g", "digits": 2 }));
     assert_eq!(amount(&rounded, json!(null)).as_deref(), Ok("4.17"));
@@ -387,7 +387,7 @@ fn reciprocal_is_exact_up_to_its_digits() {
 }
 
 #[test]
-fn a_table_says_what_a_unit_comes_to_for_a_substance() {
+fn conversion_table_converts_units_by_substance() {
     let factor = |factor: &str| json!({ "[IU]": { "factor": factor, "unit": "ug" } });
     let mut definition = stepped(
         "parts.*.amount",
@@ -410,7 +410,7 @@ fn a_table_says_what_a_unit_comes_to_for_a_substance() {
 }
 
 #[test]
-fn words_are_translated_once() {
+fn words_are_translated_only_once() {
     let words = |otherwise: &str| json!({ "map": { "1": "2", "2": "1", "x": null }, "otherwise": otherwise });
     let name = |otherwise: &str, name: Json| {
         let definition = stepped("name", "enum_mapping", words(otherwise));
@@ -432,7 +432,7 @@ fn words_are_translated_once() {
 }
 
 #[test]
-fn dates_numbers_and_texts_are_put_in_form() {
+fn dates_numbers_and_texts_are_normalized() {
     let day = |text: &str| {
         let formats = json!({ "formats": ["%d.%m.%Y", "%Y%m%d %H:%M", "%s", "%d %b %Y %I %p"] });
         normalized(stepped("day", "date_parsing", formats), json!({ "id": "a", "day": text }))
@@ -472,7 +472,7 @@ fn dates_numbers_and_texts_are_put_in_form() {
 }
 
 #[test]
-fn steps_are_taken_in_their_order() {
+fn steps_are_applied_in_order() {
     let upper =
         json!({ "axis": "kind", "normalizer_type": "string_normalization", "config": { "case": "upper" } });
     let words =
@@ -490,12 +490,12 @@ fn steps_are_taken_in_their_order() {
 }
 
 #[test]
-fn a_record_that_has_no_room_is_not_taken() {
+fn record_above_size_limit_is_rejected() {
     let long = |bytes: usize| "x".repeat(bytes);
     assert!(normalized(definition(), json!({ "id": long(2048) })).is_ok());
-    refused_by(definition(), json!({ "id": long(2049) }), "its id has 2049 bytes, 2048 at most");
+    refused_by(definition(), json!({ "id": long(2049) }), "its id has 2049 bytes (at most 2048 allowed)");
     refused_by(definition(), json!({ "id": "/".repeat(700) }), "its id has 2100 bytes");
-    // known by another field, it still speaks of something
+    // the key comes from another field, but the identity is unchanged
     let words =
         json!({ "axis": "id", "normalizer_type": "enum_mapping", "config": { "map": { "a": long(2049) } } });
     let keyed = with([

@@ -1,31 +1,31 @@
-//! How a template writes a number.
+//! The forms in which a template writes a number.
 
 use crate::base::decimal::{Decimal, PLACES_MAX, PLACES_MIN, Rounding};
 
-/// Digits between two commas.
+/// The number of digits between two commas.
 const GROUP_DIGITS: usize = 3;
 
-/// The words for the powers of ten that a number may be counted in.
+/// The names of the powers of ten in which a number may be written.
 const SCALES: [(&str, i64); 4] =
     [("round", 1), ("thousand", 1_000), ("million", 1_000_000), ("billion", 1_000_000_000)];
 
 /// A form of a number; by default it is its exact text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Figure {
-    /// What it is counted in, and up to how many digits behind the point.
+    /// The scale and the number of decimal places; `None` if the number is not rounded.
     rounded: Option<(i64, i32)>,
-    /// Whether commas stand between the thousands.
+    /// Whether commas separate the thousands.
     grouped: bool,
 }
 
 impl Figure {
-    /// The form that is written `form`: `grouped`, or `million:1`, or `thousand:0:grouped`.
+    /// Parses a form, such as `grouped`, `million:1` or `thousand:0:grouped`.
     pub(super) fn read(form: &str) -> Result<Self, String> {
         let unknown = || {
             let scales = SCALES.map(|(word, _)| format!("`{word}:N`")).join(", ");
             format!(
-                "it is told as `unit`, `definition`, `grouped`, or rounded to N digits behind the point, {PLACES_MIN} to \
-                 {PLACES_MAX}, as {scales}, each with `:grouped` behind it or without"
+                "the forms are `unit`, `definition` and `grouped`, or rounding to N decimal places, {PLACES_MIN} to \
+                 {PLACES_MAX}, with {scales}, each optionally followed by `:grouped`"
             )
         };
         let (form, grouped) = match form.strip_suffix("grouped") {
@@ -39,13 +39,13 @@ impl Figure {
         Ok(Self { rounded: Some((scale, places.ok_or_else(unknown)?)), grouped })
     }
 
-    /// Whether it is a number's exact text.
+    /// Whether the form is the exact text of the number.
     pub(super) fn is_plain(self) -> bool {
         self == Self::default()
     }
 
-    /// `number` in this form. Half-way it is rounded away from zero. Nothing where only zero is left of it, which would say
-    /// that there is none.
+    /// Formats `number`. Ties round away from zero. `None` if a number other than zero rounds to zero, because the text
+    /// would be false.
     pub(super) fn of(self, number: &Decimal) -> Option<String> {
         let number = match self.rounded {
             None => number.clone(),
@@ -63,7 +63,7 @@ impl Figure {
     }
 }
 
-/// The number that is `text` with commas between its thousands.
+/// Formats a number's text with commas between its thousands.
 fn grouped(text: &str) -> String {
     let whole = text.find('.').unwrap_or(text.len());
     let mut out = String::with_capacity(text.len() + text.len() / GROUP_DIGITS);

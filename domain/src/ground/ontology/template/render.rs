@@ -1,44 +1,44 @@
-//! What a template makes of a record.
+//! Renders the facts of a record.
 
 use super::{FACT_MAX_BYTES, Piece, Template, Told};
 use crate::ground::id::TemplateId;
 use crate::ground::value::{Typed, Value};
 use std::collections::BTreeMap;
 
-/// A fact.
+/// A rendered fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
-    /// By which template.
+    /// The id of its template.
     pub template_id: TemplateId,
-    /// It.
+    /// The text of the fact.
     pub text: String,
-    /// The paths of the values that it tells.
+    /// The paths of the values that it contains.
     pub tells: Vec<String>,
 }
 
-/// A fact is too long: what a source says of an axis is no short word.
+/// A fact is too long, because the source has a long text on an axis.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("template `{template_id}` gives a fact of {bytes} bytes; at most {FACT_MAX_BYTES} are taken")]
+#[error("template `{template_id}` gives a fact of {bytes} bytes (at most {FACT_MAX_BYTES} allowed)")]
 pub struct TooLong {
-    /// By which template.
+    /// The id of the template.
     pub template_id: TemplateId,
-    /// How long it is.
+    /// The length of the fact, in bytes.
     pub bytes: usize,
 }
 
-/// What a record says: values, and definitions of those that have one, by the paths of their axes.
+/// The content of a record: values, and the definitions of some of them, by the paths of their axes.
 struct Said<'r> {
     axes: &'r BTreeMap<String, Value>,
     definitions: &'r BTreeMap<String, String>,
 }
 
 impl Template<'_> {
-    /// The facts that it gives of a record with these values and definitions, by their paths: one, or one for each key of the
-    /// group that it goes through, in the order of paths. None where a value is missing that it names, where one has a definition
-    /// that it does not tell, or where rounding leaves nothing of one.
+    /// Renders the facts of a record with these values and definitions, by their paths. The result is one fact, or one
+    /// for each key of the template's group, in the order of paths. It is empty if a value of the template is missing,
+    /// if a value has a definition that the template does not include, or if a value other than zero rounds to zero.
     ///
     /// # Errors
-    /// Where a fact is too long.
+    /// A fact is too long.
     pub fn render(
         &self,
         axes: &BTreeMap<String, Value>,
@@ -58,7 +58,7 @@ impl Template<'_> {
         }
     }
 
-    /// Whether it is only for definitions that it does not tell that the value at `path` is in no fact of it.
+    /// Whether the value at `path` is in no fact only because the template does not include definitions.
     #[must_use]
     pub fn lacks_definition(
         &self,
@@ -77,7 +77,7 @@ impl Template<'_> {
         !is_told(path) && self.render(axes, &told).map_or(true, tells)
     }
 
-    /// The fact of what is said under `key`, or of all where it goes through no group.
+    /// The fact for `key`, or for the whole record if the template has no group.
     fn fact(&self, said: &Said<'_>, key: &str) -> Option<Rendered> {
         let (mut text, mut tells) = (String::new(), Vec::new());
         for piece in &self.pieces {
@@ -111,7 +111,7 @@ impl Template<'_> {
         Some(Rendered { template_id: self.template_id.clone(), text, tells })
     }
 
-    /// Whether it says by which definition the value at `path` was measured.
+    /// Whether the template includes the definition of the value at `path`.
     fn tells_definition(&self, path: &str) -> bool {
         self.axes().any(|(_, told_path, told)| told_path == path && told == Told::Definition)
     }

@@ -55,7 +55,7 @@ fn facts(template: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_template_puts_values_into_words_exactly() {
+fn template_renders_exact_values() {
     let definition = "{mass:definition}";
     for (template, fact) in [
         ("{area} in {year}", "SRB in 2015"),
@@ -73,7 +73,7 @@ fn a_template_puts_values_into_words_exactly() {
 }
 
 #[test]
-fn rounding_is_half_up_and_never_turns_a_value_into_zero() {
+fn template_rounds_half_up_and_never_to_zero() {
     for (form, fact) in [
         ("million:1", Some("44.3")),
         ("million:0", Some("44")),
@@ -106,7 +106,7 @@ fn rounding_is_half_up_and_never_turns_a_value_into_zero() {
 }
 
 #[test]
-fn a_group_gives_a_fact_for_each_key_that_has_all_that_is_told() {
+fn group_template_gives_a_fact_for_each_complete_key() {
     assert_eq!(
         facts("{area} has {nutrients.*.amount} g {*:words}"),
         ["SRB has 0.5 g fat", "SRB has 0.0000006 g vitamin b 12"]
@@ -116,68 +116,68 @@ fn a_group_gives_a_fact_for_each_key_that_has_all_that_is_told() {
 }
 
 #[test]
-fn a_value_with_a_definition_is_told_with_it_or_not_at_all() {
+fn template_renders_defined_value_only_with_its_definition() {
     assert!(facts("{area} has {mass}").is_empty());
     assert!(facts("{area} has {mass:million:1} million").is_empty());
     assert!(facts("{*} is {gases.*.share}").is_empty());
     assert_eq!(facts("{*} {gases.*.share:definition} is {gases.*.share}"), ["co2 dry is 410"]);
-    // nor is one told as if it had one
+    // a value without a definition does not match a template with one either
     assert!(facts("{nutrients.fat.amount} {nutrients.fat.amount:definition}").is_empty());
     assert!(facts("{year}, {mass:definition}, {nutrients.*.amount:definition}").is_empty());
 }
 
 #[test]
-fn what_is_no_template_is_refused_with_what_is_allowed() {
+fn template_error_names_fault_and_allowed_form() {
     let long = format!("{{area}}{}", "x".repeat(TEMPLATE_MAX_BYTES));
     for (template, words) in [
-        ("", "it has 0 bytes; 1 to 512"),
-        (long.as_str(), "it has 518 bytes; 1 to 512"),
-        ("nothing", "names no axis: it would say the same"),
+        ("", "it has 0 bytes (1 to 512 allowed)"),
+        (long.as_str(), "it has 518 bytes (1 to 512 allowed)"),
+        ("nothing", "names no axis, so it would give the same fact"),
         ("{area", "a `{` is not closed"),
-        ("{area}}", "a `}` closes nothing"),
-        ("{areas}", "`{areas}` names no axis; there are area, year"),
-        ("{}", "`{}` names no axis"),
-        ("{nutrients.*}", "names no axis"),
-        ("{area:grouped}", "only a number is told so, and this is a string"),
-        ("{on:round:0}", "only a number is told so, and this is a date"),
+        ("{area}}", "a `}` has no `{`"),
+        ("{areas}", "`{areas}` does not name an axis; the axes are: area, year"),
+        ("{}", "`{}` does not name an axis"),
+        ("{nutrients.*}", "does not name an axis"),
+        ("{area:grouped}", "only a number can have this form, but the axis has type string"),
+        ("{on:round:0}", "only a number can have this form, but the axis has type date"),
         ("{area:unit}", "the axis has no unit"),
-        ("{mass:million}", "as `round:N`, `thousand:N`, `million:N`, `billion:N`"),
-        ("{mass:million:x}", "rounded to N digits"),
+        ("{mass:million}", "with `round:N`, `thousand:N`, `million:N`, `billion:N`"),
+        ("{mass:million:x}", "rounding to N decimal places"),
         ("{mass:million:128}", "-64 to 127"),
-        ("{mass:dozen:1}", "rounded to N digits"),
-        ("{mass:million:1grouped}", "rounded to N digits"),
-        ("{mass:}", "rounded to N digits"),
+        ("{mass:dozen:1}", "rounding to N decimal places"),
+        ("{mass:million:1grouped}", "rounding to N decimal places"),
+        ("{mass:}", "rounding to N decimal places"),
         ("{*} {area}", "names no path with `*`"),
         ("{*} {nutrients.fat.amount}", "names no path with `*`"),
-        ("{*:upper} {nutrients.*.amount}", "`{*}` or `{*:words}`"),
-        ("{nutrients.*.amount} {gases.*.share}", "are of different groups"),
+        ("{*:upper} {nutrients.*.amount}", "`{*}` and `{*:words}`"),
+        ("{nutrients.*.amount} {gases.*.share}", "belong to different groups"),
     ] {
         let fault = with(template).validate().unwrap_err().to_string();
         assert!(fault.starts_with("template `it`: ") && fault.contains(words), "{template}: {fault}");
     }
     let one = json!({"template_id": "it", "template": "{area}"});
     let twice = ontology(json!([one, one])).validate().unwrap_err().to_string();
-    assert_eq!(twice, "template `it`: it is there twice");
+    assert_eq!(twice, "template `it`: it is defined twice");
     let many: Vec<_> =
         (0..=TEMPLATES_MAX).map(|n| json!({"template_id": format!("t{n}"), "template": "{area}"})).collect();
     assert_eq!(
         ontology(json!(many)).validate().unwrap_err().to_string(),
-        "`fact_templates` holds 65; at most 64 are taken"
+        "`fact_templates` has 65 entries (at most 64 allowed)"
     );
 }
 
 #[test]
-fn a_fact_that_is_too_long_is_told_and_not_left_out() {
+fn template_reports_fact_that_is_too_long() {
     let ontology = with("{area}{area}");
     let area = |bytes: usize| BTreeMap::from([("area".to_owned(), Value::Text("x".repeat(bytes)))]);
     let rendered = |bytes| Template::all(&ontology)[0].render(&area(bytes), &BTreeMap::new());
     assert_eq!(rendered(FACT_MAX_BYTES / 2).unwrap().len(), 1);
     let told = rendered(FACT_MAX_BYTES / 2 + 1).unwrap_err().to_string();
-    assert_eq!(told, "template `it` gives a fact of 2050 bytes; at most 2048 are taken");
+    assert_eq!(told, "template `it` gives a fact of 2050 bytes (at most 2048 allowed)");
 }
 
 #[test]
-fn a_template_is_made_of_the_axes_asked_for_and_of_identities() {
+fn template_needs_only_requested_axes_and_identities() {
     let made = |template: &str, axes: &[&str]| {
         let axes: Vec<_> = axes.iter().map(|axis| (*axis).to_owned()).collect();
         let ontology = with(template);
@@ -194,7 +194,7 @@ fn a_template_is_made_of_the_axes_asked_for_and_of_identities() {
 }
 
 #[test]
-fn an_ontology_without_templates_is_the_document_that_it_was() {
+fn ontology_without_templates_keeps_its_digest() {
     let document = json!({"ontology_id": "things", "version": "1", "axes": [
         {"axis": "area", "type": "string", "class": "measured", "identity": true, "description": "x"}]});
     let ontology: Ontology = serde_json::from_value(document.clone()).unwrap();
@@ -203,7 +203,7 @@ fn an_ontology_without_templates_is_the_document_that_it_was() {
         crate::ground::digest_of_json(&ontology),
         crate::base::digest::Sha256Hex::of(serde_json::to_string(&document).unwrap().as_bytes())
     );
-    // templates change nothing that records depend on
+    // templates do not change the meaning of records
     let mut with_templates = with("{area}");
     with_templates.axes = ontology.axes.clone();
     assert_eq!(with_templates.keeps(&ontology), Ok(()));

@@ -1,4 +1,4 @@
-//! Which documents are taken.
+//! Validation of adapter documents.
 
 use super::*;
 use base64::Engine as _;
@@ -20,7 +20,7 @@ fn p256(x: &str, y: &str) -> Json {
     json!({ "kid": "k-2", "kty": "EC", "crv": "P-256", "x": x, "y": y })
 }
 
-/// Signed, and issued at a time that is signed too.
+/// A document with signed answers, whose time of issue is signed, too.
 fn signed(keys: Json) -> Json {
     with([
         ("/signature", json!({ "method": "jws", "keys": keys })),
@@ -30,7 +30,7 @@ fn signed(keys: Json) -> Json {
 }
 
 #[test]
-fn a_document_is_read_strictly_and_written_as_it_was_read() {
+fn document_is_read_strictly_and_round_trips() {
     let mut document = signed(json!([jwk()]));
     let adapter: Adapter = serde_json::from_value(document.clone()).unwrap();
     let written = serde_json::to_value(&adapter).unwrap();
@@ -45,7 +45,7 @@ fn a_document_is_read_strictly_and_written_as_it_was_read() {
 }
 
 #[test]
-fn documents_that_differ_have_different_digests_and_others_the_same() {
+fn digest_ignores_written_defaults_only() {
     let digest =
         |document: Json| crate::ground::digest_of_json(&serde_json::from_value::<Adapter>(document).unwrap());
     assert_eq!(digest(plain()), digest(with([("/keep_seconds", json!(2_592_000))])));
@@ -63,14 +63,20 @@ fn adapter_works_without_the_names_of_its_normalization() {
 }
 
 #[test]
-fn what_a_document_says_of_its_source_and_ontology_must_hold() {
+fn document_must_match_its_source_and_ontology() {
     for (document, told) in [
         (with([("/oracle_id", json!("other"))]), "`oracle_id` is other, and not bank"),
         (with([("/normalization/target_ontology_id", json!("other"))]), "normalization.target_ontology_id: "),
         (with([("/required_fields", json!(["$.a[*]"]))]), "required_fields: "),
         (with([("/schema_id", json!("none"))]), "schema_id: "),
-        (with([("/normalization/axis_mappings/5/target_axis", json!("nothing"))]), "no axis of the source"),
-        (with([("/normalization/axis_mappings/1/target_axis", json!("note"))]), "nothing is mapped to `day`"),
+        (
+            with([("/normalization/axis_mappings/5/target_axis", json!("nothing"))]),
+            "not an axis of the source",
+        ),
+        (
+            with([("/normalization/axis_mappings/1/target_axis", json!("note"))]),
+            "no field is mapped to the identity axis `day`",
+        ),
     ] {
         let fault = fault(document);
         assert!(fault.contains(told), "{fault}");
@@ -78,7 +84,7 @@ fn what_a_document_says_of_its_source_and_ontology_must_hold() {
 }
 
 #[test]
-fn what_is_asked_for_must_be_said_by_the_answer_itself() {
+fn answer_must_name_the_requested_identity_axes() {
     let area = "/normalization/axis_mappings/0";
     let defaulted =
         with([(&format!("{area}/default_value"), json!("AB")), (&format!("{area}/required"), json!(false))]);
@@ -90,12 +96,12 @@ fn what_is_asked_for_must_be_said_by_the_answer_itself() {
 }
 
 #[test]
-fn places_can_be_found_and_are_signed_where_anything_is() {
+fn metadata_locations_are_valid_and_covered_by_a_signature() {
     for (field, place, told) in [
         ("version", json!({ "path": "a[" }), "`version`: `a[` is not a path"),
         ("version", json!({ "path": "a.*" }), "leads to a group"),
-        ("observed_at", json!({ "header": "x y" }), "`observed_at`: no header is called so"),
-        ("observed_at", json!({ "header": "" }), "no header is called so"),
+        ("observed_at", json!({ "header": "x y" }), "`observed_at`: not a valid header name"),
+        ("observed_at", json!({ "header": "" }), "not a valid header name"),
     ] {
         let fault = fault(with([(&format!("/{field}"), place)]));
         assert!(fault.contains(told), "{fault}");
@@ -112,10 +118,10 @@ fn places_can_be_found_and_are_signed_where_anything_is() {
 }
 
 #[test]
-fn a_signed_source_without_a_guard_against_replays_is_refused() {
+fn signed_adapter_without_replay_check_is_rejected() {
     let keys = json!([jwk()]);
     let signature = ("/signature", json!({ "method": "ed25519", "header": "x-signature", "keys": keys }));
-    assert!(fault(with([signature.clone()])).contains("whatever the source ever signed"));
+    assert!(fault(with([signature.clone()])).contains("any answer that the source ever signed"));
     let nonce = ("/nonce", json!({ "path": "nonce" }));
     let endpoint = ("/endpoint", json!("https://bank.example/{area}/{day}?n={nonce}"));
     assert!(made(with([signature.clone(), nonce.clone(), endpoint.clone()])).is_ok());
@@ -125,11 +131,14 @@ fn a_signed_source_without_a_guard_against_replays_is_refused() {
     assert!(made(signed(json!([jwk()]))).is_ok());
     let issued_at = ("/issued_at", json!({ "path": "issued" }));
     assert!(fault(with([issued_at])).contains("`max_issue_age_seconds` belong together"));
-    assert!(fault(with([("/max_issue_age_seconds", json!(1))])).contains("nothing says when"));
+    assert!(
+        fault(with([("/max_issue_age_seconds", json!(1))]))
+            .contains("the time of issue of an answer is unknown")
+    );
 }
 
 #[test]
-fn signed_source_proves_the_time_that_it_was_asked_about() {
+fn signed_adapter_must_prove_the_requested_time() {
     let endpoint = |more: &str| {
         let mut document = signed(json!([jwk()]));
         document["endpoint"] =
@@ -149,10 +158,10 @@ fn signed_source_proves_the_time_that_it_was_asked_about() {
 }
 
 #[test]
-fn bounds_are_within_their_range_and_within_the_ontologys() {
+fn time_spans_are_limited_by_range_and_ontology() {
     for (document, told) in [
         (with([("/ttl_seconds", json!(0))]), "`ttl_seconds` is 0; allowed: 1 to 2592000 seconds"),
-        (with([("/ttl_seconds", json!(3601))]), "by the ontology `rate` may be 3600 s old"),
+        (with([("/ttl_seconds", json!(3601))]), "the ontology allows `rate` to be at most 3600 s old"),
         (with([("/keep_seconds", json!(0))]), "`keep_seconds` is 0; allowed: 1 to 31622400"),
         (with([("/keep_seconds", json!(31_622_401))]), "`keep_seconds` is 31622401"),
         (with([("/keep_seconds", json!(60)), ("/ttl_seconds", json!(61))]), "allowed: 1 to 60 seconds"),
@@ -165,13 +174,14 @@ fn bounds_are_within_their_range_and_within_the_ontologys() {
         with([("/issued_at", json!({ "path": "meta.issued" })), ("/max_issue_age_seconds", json!(age_s))])
     };
     assert!(
-        fault(issued(3601)).contains("`max_issue_age_seconds` is 3601; by the ontology `rate` may be 3600 s")
+        fault(issued(3601))
+            .contains("`max_issue_age_seconds` is 3601; the ontology allows `rate` to be at most 3600 s")
     );
     assert!(made(issued(3600)).is_ok());
 }
 
 #[test]
-fn keys_are_public_whole_and_told_apart() {
+fn invalid_signature_keys_are_rejected() {
     let changed = |name: &str, value: Json| {
         let mut key = jwk();
         key[name] = value;
@@ -182,18 +192,18 @@ fn keys_are_public_whole_and_told_apart() {
     let rsa = |n: &str, e: &str| json!([{ "kid": "r", "kty": "RSA", "n": n, "e": e }]);
     let modulus = "w".repeat(342);
     for (keys, told) in [
-        (json!([]), "there are 0 keys; 1 to 8"),
+        (json!([]), "there are 0 keys; allowed: 1 to 8"),
         (Json::Array(vec![jwk(); 9]), "there are 9 keys"),
-        (json!([jwk(), jwk()]), "another one of this `kid`"),
-        (changed("kid", json!("")), "a `kid` has"),
+        (json!([jwk(), jwk()]), "another key has the same `kid`"),
+        (changed("kid", json!("")), "a `kid` is invalid"),
         (changed("x", json!("AAAA")), "32 bytes"),
         (changed("x", json!(format!("{X}="))), "base64url"),
         (changed("crv", json!("P-256")), "allowed: `OKP`"),
         (changed("kty", json!("EC")), "allowed: `OKP`"),
         (changed("y", json!(X)), "allowed: `OKP`"),
-        (changed("alg", json!("ES256")), "not that of its type, EdDSA"),
+        (changed("alg", json!("ES256")), "not the one of its type, EdDSA"),
         (rsa("AQAB", "AQAB"), "2048 to 8192 bits"),
-        (rsa(&"A".repeat(342), "AQAB"), "no zeros in front"),
+        (rsa(&"A".repeat(342), "AQAB"), "no leading zeros"),
         (rsa(&modulus, "Aw"), "`AQAB`"),
     ] {
         let fault = fault(signed(keys));
@@ -206,10 +216,10 @@ fn keys_are_public_whole_and_told_apart() {
     assert_eq!(algorithms, ["EdDSA", "ES256", "RS256"]);
     let mut raw = signed(json!([]));
     raw["signature"] = json!({ "method": "ed25519", "header": "x-signature", "keys": all });
-    assert!(fault(raw).contains("by `ed25519` a key is of `OKP`"));
+    assert!(fault(raw).contains("the method `ed25519` requires `kty` `OKP`"));
 }
 
-/// What is wrong with a key of Ed25519 of these bytes, in hexadecimal digits.
+/// The fault of an Ed25519 key with these bytes, in hexadecimal digits.
 fn fault_of_ed25519(hex: &str) -> Option<String> {
     let byte = |place| u8::from_str_radix(&hex[place..place + 2], 16).unwrap();
     let mut key = jwk();
@@ -218,8 +228,8 @@ fn fault_of_ed25519(hex: &str) -> Option<String> {
 }
 
 #[test]
-fn a_key_by_which_anything_may_seem_to_be_signed_is_refused() {
-    // the eight points of small order: those that 8 takes to the neutral one
+fn ed25519_key_of_small_order_is_rejected() {
+    // the eight points of small order: 8 times such a point is the neutral one
     let of_small_order = [
         "0100000000000000000000000000000000000000000000000000000000000000",
         "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
@@ -229,7 +239,7 @@ fn a_key_by_which_anything_may_seem_to_be_signed_is_refused() {
         "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
         "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
         "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
-        // with a sign that zero does not have
+        // with the sign bit of an `x` that is zero
         "0100000000000000000000000000000000000000000000000000000000000080",
         "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
     ];
@@ -239,43 +249,43 @@ fn a_key_by_which_anything_may_seem_to_be_signed_is_refused() {
             fault.contains("`signature.keys`: key `k-1`: its `x` is a point of small order"),
             "{hex}: {fault}"
         );
-        assert!(fault.contains("; allowed: the public key of a pair"), "{fault}");
+        assert!(fault.contains("; allowed: the public key of a key pair"), "{fault}");
     }
 }
 
 #[test]
-fn a_key_that_is_no_point_is_refused_and_one_that_is_one_is_taken() {
+fn key_must_be_a_point_on_its_curve() {
     for hex in [
-        // numbers from 2^255 - 19 on, which are others written once more: 0, 1 and 18
+        // numbers from 2^255 - 19 on, which are not reduced: 0, 1 and 18 again
         "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
         "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
         "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-        // 2, 7 and 8, of which no point of the curve is
+        // 2, 7 and 8, which are the `y` of no point on the curve
         "0200000000000000000000000000000000000000000000000000000000000000",
         "0700000000000000000000000000000000000000000000000000000000000080",
         "0800000000000000000000000000000000000000000000000000000000000000",
     ] {
         let fault = fault_of_ed25519(hex).expect(hex);
-        assert!(fault.contains("key `k-1`: its `x` is no point of Ed25519; allowed: "), "{hex}: {fault}");
+        assert!(fault.contains("key `k-1`: its `x` is not a point of Ed25519; allowed: "), "{hex}: {fault}");
     }
     for hex in [
         // RFC 8032, 7.1, tests 1 to 3
         "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
         "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
         "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
-        // 3 and 10, of which there is one
+        // 3 and 10, which are the `y` of a point
         "0300000000000000000000000000000000000000000000000000000000000000",
         "0a00000000000000000000000000000000000000000000000000000000000080",
     ] {
         assert_eq!(fault_of_ed25519(hex), None, "{hex}");
     }
 
-    // of zero there is a point, too; the prime is zero written once more
+    // zero is the `x` of a point; the prime is zero, not reduced
     let (zero, prime) = ("A".repeat(43), "_____wAAAAEAAAAAAAAAAAAAAAD_______________8");
     let y_of_zero = "ZkhceA4vg9ckM71dhKBrtlQcKvMdrocXKL-FahdPk_Q";
     for (x, y) in [(P256_Y, P256_X), (P256_X, P256_X), (&zero, &zero), (prime, y_of_zero)] {
         let fault = fault(signed(json!([p256(x, y)])));
-        assert!(fault.contains("key `k-2`: its `x` and `y` are no point of P-256; allowed: "), "{fault}");
+        assert!(fault.contains("key `k-2`: its `x` and `y` are not a point of P-256; allowed: "), "{fault}");
     }
     for (x, y) in [(P256_X, P256_Y), (&zero, y_of_zero)] {
         assert!(made(signed(json!([p256(x, y)]))).is_ok(), "{x}");

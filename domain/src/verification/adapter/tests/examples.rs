@@ -1,9 +1,9 @@
-//! What is shipped and documented: adapters, each with an answer as its source gives it.
+//! The shipped and the documented adapters, each with an answer of its source.
 
 use super::*;
 use crate::verification::call::Refusal;
 
-/// France in 2015, as the World Bank's API answers.
+/// France in 2015, as answered by the World Bank's API.
 const ANSWER: &str = r#"[{"page":1,"pages":1,"per_page":50,"total":1,"sourceid":"2","lastupdated":"2026-03-06"},
 [{"indicator":{"id":"SP.POP.TOTL","value":"Population, total"},"country":{"id":"FR","value":"France"},
 "countryiso3code":"FRA","date":"2015","value":66548272,"unit":"","obs_status":"","decimal":0}]]"#;
@@ -36,7 +36,7 @@ fn read(answer: &str) -> Reading {
 }
 
 #[test]
-fn the_world_banks_api_is_read_by_its_example() {
+fn example_adapter_reads_the_world_banks_api() {
     let Reading::Said(said) = read(ANSWER) else { panic!("{:?}", read(ANSWER)) };
     let population = &said.values["population"];
     assert_eq!(population.value, Value::Text("66548272".into()));
@@ -55,7 +55,7 @@ fn the_world_banks_api_is_read_by_its_example() {
     }
 }
 
-/// The adapters that the documentation shows, whole, over the ontology of populations.
+/// The complete adapters in the documentation, for the ontology of populations.
 fn documented() -> Vec<Ready> {
     let documentation = include_str!("../../../../../docs/ground-truth.md");
     let (_, live) = documentation.split_once("\n## Live sources\n").unwrap();

@@ -1,4 +1,4 @@
-//! What is believed of an answer.
+//! Reading and rejection of answers.
 
 use super::*;
 use crate::verification::call::Refusal;
@@ -54,7 +54,7 @@ fn plainly(body: impl ToString) -> Case {
 }
 
 #[test]
-fn an_answer_is_read_in_the_sources_own_digits() {
+fn answer_keeps_the_digits_of_the_source() {
     let body =
         r#"{"data":{"area":"AB","day":"2026-01-31","rate":0.1000000000000000055511151231257827,"note":"n"}}"#;
     let said = plainly(body).said();
@@ -62,7 +62,7 @@ fn an_answer_is_read_in_the_sources_own_digits() {
     let rate = said.values.get("rate").unwrap();
     assert_eq!(rate.value, Value::Text("0.1000000000000000055511151231257827".into()));
     assert_eq!(rate.definition.as_deref(), Some("mid"));
-    assert_eq!(said.values.keys().collect::<Vec<_>>(), ["note", "rate"], "identities are no values");
+    assert_eq!(said.values.keys().collect::<Vec<_>>(), ["note", "rate"], "identity axes are not values");
     assert_eq!((said.observed_at, said.issued_at, said.version), (now(), None, None));
     let list = plainly(json!({ "data": [record(), record()] })).said();
     assert_eq!(list.values.get("rate").unwrap().value, Value::Text("7.1".into()));
@@ -70,7 +70,7 @@ fn an_answer_is_read_in_the_sources_own_digits() {
 }
 
 #[test]
-fn nothing_and_several_are_told_from_one() {
+fn answer_without_or_with_several_records_is_reported() {
     for body in [json!({ "data": [] }), json!({ "data": null })] {
         assert_eq!(plainly(body).read(), Reading::NoRecord);
     }
@@ -80,7 +80,7 @@ fn nothing_and_several_are_told_from_one() {
 }
 
 #[test]
-fn an_answer_about_another_thing_is_refused() {
+fn answer_about_another_entity_is_rejected() {
     for (axis, value) in [("area", json!("AC")), ("day", json!("2026-01-30")), ("scheme", json!("two"))] {
         let mut other = record();
         other[axis] = value;
@@ -95,22 +95,22 @@ fn an_answer_about_another_thing_is_refused() {
 }
 
 #[test]
-fn what_has_not_the_form_agreed_on_is_refused_without_a_word_of_it() {
+fn malformed_answer_is_rejected_without_quoting_it() {
     let mut wrong = record();
     wrong["rate"] = json!("s3cret");
     let mut keyed = record();
     keyed["parts"] = json!({ "s3cret": { "value": "s3cret" } });
     for (body, told) in [
-        ("<html>s3cret</html>".to_owned(), "it is no JSON: "),
-        (r#"{"data":{"s3cret":1,"s3cret":2}}"#.to_owned(), "a name stands twice"),
-        (r#"{"data":{"s3cret":"\ud800"}}"#.to_owned(), "no JSON document"),
+        ("<html>s3cret</html>".to_owned(), "it is not JSON: "),
+        (r#"{"data":{"s3cret":1,"s3cret":2}}"#.to_owned(), "a name occurs twice"),
+        (r#"{"data":{"s3cret":"\ud800"}}"#.to_owned(), "not a JSON document"),
         (format!("{}{}", "[".repeat(100), "]".repeat(100)), "too deep"),
-        (String::new(), "it is no JSON: "),
-        (json!({ "s3cret": 1 }).to_string(), "nothing is at its records (/data)"),
-        (json!({ "data": "s3cret" }).to_string(), "a text is at its records"),
-        (json!({ "data": ["s3cret"] }).to_string(), "a list is at its records"),
+        (String::new(), "it is not JSON: "),
+        (json!({ "s3cret": 1 }).to_string(), "it has nothing at `records` (/data)"),
+        (json!({ "data": "s3cret" }).to_string(), "it has a text at `records`"),
+        (json!({ "data": ["s3cret"] }).to_string(), "it has a list at `records`"),
         (json!({ "data": wrong }).to_string(), "`axis_type` on `rate`"),
-        (json!({ "data": keyed }).to_string(), "it does not keep to `axis_type` on `parts.*.amount`"),
+        (json!({ "data": keyed }).to_string(), "it violates `axis_type` on `parts.*.amount`"),
         (json!({ "data": [record(), {}] }).to_string(), "`mapping` on `area`"),
     ] {
         let (refusal, cause) = plainly(&body).refused();
@@ -120,14 +120,14 @@ fn what_has_not_the_form_agreed_on_is_refused_without_a_word_of_it() {
 }
 
 #[test]
-fn a_schema_and_required_fields_hold() {
+fn answer_must_match_schema_and_required_fields() {
     let mut document = with([("/required_fields", json!(["note"])), ("/schema_id", json!("answer"))]);
     document["schemas"] = json!({ "answer": { "properties": { "rate": { "maximum": 100 } } } });
     let mut record = record();
     assert!(matches!(case(document.clone(), json!({ "data": record })).read(), Reading::Said(_)));
     record["rate"] = json!(101);
     let (refusal, cause) = case(document.clone(), json!({ "data": record })).refused();
-    let told = "it does not keep to `schema`: it breaks `/properties/rate/maximum` of the schema";
+    let told = "it violates `schema`: it breaks `/properties/rate/maximum` of the schema";
     assert_eq!((refusal, cause.as_str()), (Refusal::Schema, told));
     record["rate"] = json!(1);
     record["note"] = json!(" ");
@@ -135,7 +135,7 @@ fn a_schema_and_required_fields_hold() {
 }
 
 #[test]
-fn a_check_that_fails_is_told_with_its_bound_and_without_the_value() {
+fn failed_check_is_reported_with_its_bound_without_the_value() {
     let read = |axis: &str, kind: &str, constraint: Json, on_failure: &str, record: Json| {
         let check =
             json!([{ "axis": axis, "check_type": kind, "constraint": constraint, "on_failure": on_failure }]);
@@ -148,7 +148,7 @@ fn a_check_that_fails_is_told_with_its_bound_and_without_the_value() {
     for (axis, kind, constraint, told) in [
         ("rate", "range", json!({ "max": 100 }), "`check` on `rate`: it is above 100"),
         ("rate", "range", json!({ "min": 1000 }), "`check` on `rate`: it is below 1000"),
-        ("rate", "enum", json!([1, 2]), "`check` on `rate`: it is none of the values allowed: 1, 2"),
+        ("rate", "enum", json!([1, 2]), "`check` on `rate`: it is not one of the allowed values: 1, 2"),
         ("note", "regex", json!("[a-z]+"), "`check` on `note`: it does not match ^(?:[a-z]+)$"),
         ("rate", "custom", json!("value < 3.0"), "`check` on `rate`: `value < 3.0` does not hold"),
         (
@@ -171,7 +171,7 @@ fn a_check_that_fails_is_told_with_its_bound_and_without_the_value() {
 }
 
 #[test]
-fn of_records_with_a_time_those_count_that_hold_when_asked_for() {
+fn record_counts_only_if_valid_at_the_requested_time() {
     let valid_time = ("/normalization/valid_time", json!({ "from_field": "from", "until_field": "until" }));
     let dated = |rate: u32, from: &str, until: Option<&str>| {
         let mut record = record();
@@ -194,7 +194,7 @@ fn of_records_with_a_time_those_count_that_hold_when_asked_for() {
     assert_eq!(rate_at(Some("2019-12-31T23:59:59Z")), None);
 }
 
-/// An adapter that has a place for everything.
+/// An adapter with a location for each kind of metadata.
 fn guarded() -> Json {
     with([
         ("/version", json!({ "header": "X-Data-Version" })),
@@ -219,7 +219,7 @@ fn meta(name: &str, value: Json) -> Json {
 }
 
 #[test]
-fn what_an_answer_says_of_itself_is_read_in_its_places() {
+fn metadata_is_read_at_its_locations() {
     let said = guarded_case(meta("nonce", json!("n-1"))).said();
     assert_eq!(said.version.as_deref(), Some("v7"));
     assert_eq!(said.observed_at, at("2026-11-01T00:00:00Z"));
@@ -244,11 +244,11 @@ fn what_an_answer_says_of_itself_is_read_in_its_places() {
     }
     let mut unversioned = guarded_case(meta("nonce", json!("n-1")));
     unversioned.headers.clear();
-    assert_eq!(unversioned.refused(), (Refusal::Schema, "nothing stands at `version`".to_owned()));
+    assert_eq!(unversioned.refused(), (Refusal::Schema, "the value at `version` is missing".to_owned()));
 }
 
 #[test]
-fn answer_without_a_time_holds_no_later_than_its_issue() {
+fn answer_without_observed_at_holds_no_later_than_its_issue() {
     let observed_at = |issued: &str| {
         let mut document = guarded();
         document.as_object_mut().unwrap().remove("observed_at");
@@ -258,11 +258,15 @@ fn answer_without_a_time_holds_no_later_than_its_issue() {
         case.said().observed_at
     };
     assert_eq!(observed_at("2026-11-20T11:56:00Z"), at("2026-11-20T11:56:00Z"));
-    assert_eq!(observed_at("2026-11-20T12:00:30Z"), now(), "a clock that is ahead makes nothing younger");
+    assert_eq!(
+        observed_at("2026-11-20T12:00:30Z"),
+        now(),
+        "a time of issue after the request does not count"
+    );
 }
 
 #[test]
-fn a_signed_answer_without_a_record_counts_with_a_nonce_alone() {
+fn signed_answer_without_a_record_requires_a_nonce() {
     let none = |has_nonce: bool, data: Json| {
         let mut document = guarded();
         document.as_object_mut().unwrap().remove("version");
@@ -277,20 +281,20 @@ fn a_signed_answer_without_a_record_counts_with_a_nonce_alone() {
     for data in [json!([]), json!(null)] {
         assert_eq!(none(true, data.clone()).read(), Reading::NoRecord);
         let (refusal, cause) = none(false, data).refused();
-        assert!(refusal == Refusal::Identity && cause.contains("there is no record"), "{cause}");
+        assert!(refusal == Refusal::Identity && cause.contains("it has no record"), "{cause}");
     }
-    // what says of which thing it speaks needs none
+    // an answer that names its entity needs no nonce
     assert!(matches!(none(false, json!([record()])).read(), Reading::Said(_)));
 }
 
 #[test]
-fn what_was_given_before_is_a_replay() {
+fn answer_that_was_given_before_is_a_replay() {
     for (name, value, told) in [
         ("nonce", json!("n-2"), "the nonce that was sent"),
         ("nonce", json!(null), "the nonce that was sent"),
-        ("issued", json!(null), "does not say when"),
+        ("issued", json!(null), "its time of issue is missing"),
         ("issued", json!("2026-11-20T11:54:59Z"), "over 5 minutes ago"),
-        ("issued", json!("2026-11-20T12:01:01Z"), "lies ahead"),
+        ("issued", json!("2026-11-20T12:01:01Z"), "in the future"),
     ] {
         let (refusal, cause) = guarded_case(meta(name, value)).refused();
         assert!(refusal == Refusal::Replay && cause.contains(told), "{cause}");
@@ -304,7 +308,7 @@ fn what_was_given_before_is_a_replay() {
         ("2026-11-20T11:58:00Z", false),
     ] {
         let mut case = guarded_case(meta("nonce", json!("n-1")));
-        // whichever adapter has read it
+        // it does not matter which adapter read it
         let other = made(plain()).unwrap();
         case.kept = Some(KeptAnswer { issued_at: Some(at(last)), ..kept("7", &other) });
         let reading = case.read();
@@ -314,7 +318,7 @@ fn what_was_given_before_is_a_replay() {
 }
 
 #[test]
-fn a_kept_answer_stands_in_for_a_new_one_within_its_ttl_alone() {
+fn cached_answer_is_used_only_within_its_ttl() {
     let hour = json!(3600);
     let ready = made(with([("/ttl_seconds", hour.clone())])).unwrap();
     let kept = kept("7", &ready);
@@ -323,12 +327,12 @@ fn a_kept_answer_stands_in_for_a_new_one_within_its_ttl_alone() {
     let clock_set_back = at("2026-11-20T10:59:59Z");
     assert!(!ready.still_holds(&kept, clock_set_back) && !ready.is_kept(&kept, clock_set_back));
     let another = made(with([("/ttl_seconds", hour), ("/keep_seconds", json!(86_400))])).unwrap();
-    assert!(!another.still_holds(&kept, now()) && !another.is_kept(&kept, now()), "another has read it");
+    assert!(!another.still_holds(&kept, now()) && !another.is_kept(&kept, now()), "another adapter read it");
     assert!(!ready.is_kept(&kept, at("2026-12-20T11:00:01Z")));
 }
 
 #[test]
-fn only_who_proves_nothing_anew_may_say_that_nothing_has_changed() {
+fn unchanged_is_allowed_only_without_proofs() {
     assert!(made(plain()).unwrap().may_be_unchanged());
     assert!(!made(guarded()).unwrap().may_be_unchanged());
 }

@@ -1,4 +1,4 @@
-//! How a source is asked.
+//! URLs of queries.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn url(endpoint: &str, area: &str) -> Result<String, Unasked> {
 }
 
 #[test]
-fn values_are_put_into_their_places_and_can_become_nothing_else() {
+fn inserted_values_are_percent_encoded() {
     let endpoint = "https://bank.example/v1/{area}/rates?day={day}&n={nonce}";
     for (area, written) in [
         ("AB", "AB"),
@@ -33,11 +33,11 @@ fn values_are_put_into_their_places_and_can_become_nothing_else() {
 }
 
 #[test]
-fn a_value_that_would_lead_elsewhere_is_not_sent() {
+fn value_that_would_change_the_path_is_rejected() {
     let endpoint = "https://bank.example/v1/{area}/rates?day={day}";
     for (area, told) in [
-        (".", "would lead elsewhere"),
-        ("..", "would lead elsewhere"),
+        (".", "would change the path"),
+        ("..", "would change the path"),
         ("", "it is empty"),
         ("a\nb", "a control character"),
     ] {
@@ -54,7 +54,7 @@ fn a_value_that_would_lead_elsewhere_is_not_sent() {
 }
 
 #[test]
-fn a_source_is_asked_for_what_it_speaks_of_alone() {
+fn question_outside_of_the_adapter_is_not_asked() {
     let ready = made(plain()).unwrap();
     let mut other = thing();
     other.insert("scheme".into(), Value::Text("two".into()));
@@ -68,7 +68,7 @@ fn a_source_is_asked_for_what_it_speaks_of_alone() {
 }
 
 #[test]
-fn the_past_is_asked_for_where_the_adapter_knows_of_it() {
+fn past_is_asked_for_only_if_the_adapter_covers_it() {
     let then = Some(at("2020-01-01T00:00:00+01:00"));
     let thing = thing();
     let asked = Asked { point_in_time: then, ..asked(&thing) };
@@ -81,30 +81,27 @@ fn the_past_is_asked_for_where_the_adapter_knows_of_it() {
 }
 
 #[test]
-fn what_is_no_endpoint_is_told_so() {
+fn invalid_endpoint_is_rejected_with_its_fault() {
     let long = format!("https://bank.example/{}", "x".repeat(ENDPOINT_MAX_BYTES));
     for (endpoint, told) in [
-        ("bank.example/{area}/{day}", "it begins with https://"),
-        ("ftp://bank.example/{area}/{day}", "it begins with https://"),
-        ("https://bank.example?{area}/{day}", "it begins with https://"),
-        ("https:///{area}/{day}", "it begins with https://"),
-        ("https://{area}.example/{day}", "must not say who is asked"),
-        ("https://{area}@bank.example/{day}", "must not say who is asked"),
+        ("bank.example/{area}/{day}", "it does not begin with https://"),
+        ("ftp://bank.example/{area}/{day}", "it does not begin with https://"),
+        ("https://bank.example?{area}/{day}", "it does not begin with https://"),
+        ("https:///{area}/{day}", "it does not begin with https://"),
+        ("https://{area}.example/{day}", "must not select the server"),
+        ("https://{area}@bank.example/{day}", "must not select the server"),
         ("https://me:s3cret@bank.example/{area}/{day}", "a user or a password"),
         ("https://bank.example/{area}/{day}#x", "a fragment"),
         ("https://bank.example/{area}/{day", "belong together"),
         ("https://bank.example/area}/{day}", "belong together"),
         ("https://bank.example/{area}/{day}/{}", "belong together"),
         ("https://bank.example/{{area}}/{day}", "belong together"),
-        (
-            "https://bank.example/{area}/{rate}",
-            "`{rate}` stands for nothing; allowed: `{area}`, `{day}`, `{scheme}`",
-        ),
+        ("https://bank.example/{area}/{rate}", "`{rate}` is unknown; allowed: `{area}`, `{day}`, `{scheme}`"),
         ("https://bank.example/../{area}/{day}", "`.` or `..`"),
         ("https://bank.example/%2E%2e/{area}/{day}", "`.` or `..`"),
-        ("https://bank.example/{area} /{day}", "no URL does"),
-        ("https://bank.example\\{area}/{day}", "no URL does"),
-        ("https://bänk.example/{area}/{day}", "no URL does"),
+        ("https://bank.example/{area} /{day}", "not allowed in a URL"),
+        ("https://bank.example\\{area}/{day}", "not allowed in a URL"),
+        ("https://bänk.example/{area}/{day}", "not allowed in a URL"),
         (&long, "allowed: 2048"),
     ] {
         let fault = made(with([("/endpoint", json!(endpoint))])).unwrap_err();

@@ -9,16 +9,16 @@ use crate::verification::{
 use serde_json::json;
 use strum::VariantArray;
 
-/// Two oracles, `first` and `second`, that tell of one axis. The second one always answers, in time and fresh.
+/// Two oracles, `first` and `second`, that provide one axis. The second one always answers, in time and fresh.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case {
     pub(super) tiers: (OracleTier, OracleTier),
     pub(super) values: Values,
     pub(super) threshold: Threshold,
-    /// Between different tiers and within one.
+    /// The strategy between different tiers and within one.
     pub(super) strategy: Strategy,
     pub(super) class: AxisClass,
-    /// How fresh is what the first one says, or what is kept of it.
+    /// The freshness of the first oracle's answer, or of its cached answer.
     pub(super) freshness: Freshness,
     pub(super) reply: FirstReply,
     pub(super) kept: Kept,
@@ -31,10 +31,10 @@ pub(super) struct Case {
     pub(super) is_locked: bool,
 }
 
-/// What the two say.
+/// The values of both oracles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Values {
-    /// 10.0 and 10.04, where one digit behind the point counts.
+    /// 10 and 10.04, with a precision of one digit after the point.
     Same,
     /// 12 and 10.
     FirstMore,
@@ -55,7 +55,7 @@ pub(super) enum Threshold {
 pub(super) enum Freshness {
     Fresh,
     Stale(StaleBehavior),
-    /// Of a state-sensitive axis, and older than its time to live.
+    /// On a state-sensitive axis, and older than its time to live.
     Expired,
 }
 
@@ -88,7 +88,7 @@ pub(super) enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     None,
-    /// What both oracles say where they agree; else what the first one says.
+    /// The first oracle's value.
     AsFirst,
     /// 99.
     Other,
@@ -137,7 +137,7 @@ const PLAIN: Case = Case {
     is_locked: false,
 };
 
-/// The cases that `make` makes of each case for each of `choices`.
+/// The cases after `make` has applied each of `choices` to each case.
 fn each<T: Copy + 'static>(
     cases: impl Iterator<Item = Case>,
     choices: &'static [T],
@@ -152,7 +152,7 @@ fn each<T: Copy + 'static>(
     })
 }
 
-/// Tier relation × strategy × values and threshold × class × freshness × what becomes of a call × mode.
+/// Tiers × strategy × values and threshold × class × freshness × result of a call × mode.
 pub(super) fn sources_and_times() -> impl Iterator<Item = Case> {
     const APART: [(Values, Threshold); 4] = [
         (Values::Same, Threshold::None),
@@ -187,7 +187,7 @@ pub(super) fn sources_and_times() -> impl Iterator<Item = Case> {
     each(cases, &MODES, |case, mode| case.mode = mode)
 }
 
-/// What becomes of a call × what is kept × both timeout behaviours × mode × whether the budget is kept × freshness.
+/// Result of a call × cached answer × both timeout behaviors × mode × whether the budget is exceeded × freshness.
 pub(super) fn times_and_budgets() -> impl Iterator<Item = Case> {
     const REPLIES: [FirstReply; 7] = [
         FirstReply::Answered,
@@ -213,7 +213,7 @@ pub(super) fn times_and_budgets() -> impl Iterator<Item = Case> {
     each(cases, &MODES, |case, mode| case.mode = mode)
 }
 
-/// What people claim and have decided × class × tiers × values × strategies × mode × whether the first oracle is there.
+/// Claims and locks × class × tiers × values × strategies × mode × whether the first oracle answers.
 pub(super) fn claims_and_people() -> impl Iterator<Item = Case> {
     const STRATEGIES: [Strategy; 3] =
         [Strategy::HigherTierWins, Strategy::MostRecent, Strategy::WeightedAverage];
@@ -235,7 +235,7 @@ pub(super) fn claims_and_people() -> impl Iterator<Item = Case> {
 }
 
 impl Case {
-    /// The axis that is asked for.
+    /// The requested axis.
     fn axis(&self) -> &'static str {
         match self.class {
             AxisClass::Measured => "dose",
@@ -255,7 +255,7 @@ impl Case {
         envelope.axes.get(self.axis())?.value.as_ref().map(ToString::to_string)
     }
 
-    /// Everything that the decision is taken over.
+    /// The inputs of the decision.
     pub(super) fn inputs(&self) -> Inputs {
         let axis = self.axis();
         let always_human = if self.always_human { vec![axis] } else { Vec::new() };
@@ -342,7 +342,7 @@ impl Case {
         candidate
     }
 
-    /// A person has decided that it is 7.
+    /// A lock with the value 7.
     fn lock(&self, inputs: &Inputs) -> HumanLock {
         HumanLock {
             review_id: "verify:0".into(),
@@ -362,7 +362,7 @@ impl Case {
         }
     }
 
-    /// As what the first oracle's answer counts.
+    /// The tier at which the first oracle's answer counts.
     pub(super) fn first_tier(&self) -> Tier {
         let tier = Tier::from(self.tiers.0);
         if self.freshness == Freshness::Stale(StaleBehavior::DegradeTier) { tier.lower() } else { tier }

@@ -1,5 +1,5 @@
-//! The rules, each in the words of what it comes from: "RFC" is RFC-0002, Part II, by its headings; "Reading" is how this
-//! project reads it.
+//! The rules, each with its origin: "RFC" is RFC-0002, Part II, by its headings; "Reading" is how this project interprets
+//! it.
 
 use super::case::{Case, Claim, FirstReply, Freshness, Kept, Mode, Values};
 use crate::ground::axis::AxisClass;
@@ -25,12 +25,12 @@ pub(super) enum Expected {
 
 use Expected::{Kind, That, Value};
 
-/// Oracles are listened to.
+/// The oracles are queried.
 fn verifies(case: &Case) -> bool {
     matches!(case.mode, Mode::Inline | Mode::AsyncLater)
 }
 
-/// A person has settled the axis: by a lock, or by confirming what only they know.
+/// A person has settled the axis, by a lock or by a confirmed claim.
 fn a_person_has_settled_it(case: &Case) -> bool {
     let confirmed = case.claim == Claim::OtherConfirmed && case.class == AxisClass::SelfReported;
     verifies(case) && (case.is_locked || confirmed && !case.always_human)
@@ -50,7 +50,7 @@ fn first_is_slow_or_unreachable(case: &Case) -> bool {
     !first_answers(case) && case.reply != FirstReply::WrongSignature
 }
 
-/// There is "cached data within tolerance", and the workflow serves it.
+/// The workflow serves the "cached data within tolerance".
 fn what_is_kept_serves(case: &Case) -> bool {
     first_is_slow_or_unreachable(case)
         && case.on_timeout == OnTimeout::ServeStale
@@ -65,7 +65,7 @@ fn is_missing(case: &Case) -> bool {
     it_is_up_to_oracles(case) && !first_has_something_to_show(case)
 }
 
-/// What the first oracle has to show is too old to be told at all.
+/// The value of the first oracle is too old to be returned.
 fn is_closed_by_age(case: &Case) -> bool {
     use StaleBehavior::{BlockUntilFresh, FailClosed};
     let closing = [Freshness::Expired, Freshness::Stale(BlockUntilFresh), Freshness::Stale(FailClosed)];
@@ -100,7 +100,7 @@ fn threshold_is_exceeded(case: &Case) -> bool {
     they_conflict(case) && case.threshold == super::case::Threshold::Exceeded
 }
 
-/// Somebody claims, of a measured axis, what an oracle does not say.
+/// A claim on a measured axis differs from the value of an oracle.
 fn claim_differs(case: &Case) -> bool {
     let differs = match case.claim {
         Claim::None => false,
@@ -115,7 +115,7 @@ fn a_person_decides_in_any_case(case: &Case) -> bool {
     it_is_up_to_oracles(case) && case.always_human && anything
 }
 
-/// The strategy for the two tiers says that nobody but a person decides.
+/// Only a reviewer decides by the strategy for the two tiers.
 fn strategy_asks_for_a_person(case: &Case) -> bool {
     let cannot = case.strategy == Strategy::HigherTierWins && of_one_tier(case);
     they_conflict(case) && (case.strategy == Strategy::RequireHuman || cannot)
@@ -133,7 +133,8 @@ fn the_budget_is_spent(case: &Case) -> bool {
     case.mode == Mode::Inline && (case.takes_too_long || was_cut)
 }
 
-/// Nothing speaks against deciding now: no person, no age, no time, nobody missing.
+/// Nothing prevents a decision now: no reviewer is required, no value is too old, no time limit is exceeded, and no oracle
+/// is missing.
 fn it_is_free(case: &Case) -> bool {
     it_is_up_to_oracles(case)
         && !a_person_has_to_decide(case)
@@ -154,7 +155,7 @@ fn of_higher_tier(case: &Case) -> &'static str {
     if case.first_tier() > second_tier(case) { case.said().0 } else { case.said().1 }
 }
 
-/// The mean of 10 and 12, by weights of 4, 2 and 1, to one digit behind the point.
+/// The mean of 10 and 12, by weights of 4, 2 and 1, to one digit after the point.
 fn mean(case: &Case) -> &'static str {
     let weight = |tier| match tier {
         Tier::Primary => 4,
@@ -185,7 +186,7 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(Provisional),
     },
     Rule {
-        says: "Reading: only an authoritative envelope carries measurements, and each of those has its verification record (RFC, \
+        says: "Reading: only an authoritative envelope has measurements, and each of them has its verification record (RFC, \
                Acceptance Criteria 7)",
         when: |_| true,
         then: That(|case, envelope| {
@@ -195,8 +196,7 @@ pub(super) const RULES: &[Rule] = &[
         }),
     },
     Rule {
-        says: "Reading: what neither decides nor is disputed is not told: no oracle's value stands in an envelope without values, but \
-               in a dispute and before a review",
+        says: "Reading: an envelope without values shows the oracles' values only in a dispute and for a review",
         when: |_| true,
         then: That(|_, envelope| {
             let tells = [Authoritative, DisputeSummary, HumanReview].contains(&envelope.kind);
@@ -210,20 +210,20 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(HumanReview),
     },
     Rule {
-        says: "RFC, Oracle Conflict Decision Procedure 3: always_human_axes require a person regardless of tier",
+        says: "RFC, Oracle Conflict Decision Procedure 3: always_human_axes require a reviewer regardless of tier",
         when: a_person_decides_in_any_case,
         then: Kind(HumanReview),
     },
     Rule {
-        says: "RFC, Conflict Resolution Hierarchy, warning: what a user says against an oracle on a measured axis goes to a person, \
-               flagged",
+        says: "RFC, Conflict Resolution Hierarchy, warning: a claim that differs from an oracle on a measured axis goes to a \
+               reviewer, flagged",
         when: claim_differs,
         then: That(|_, envelope| {
             envelope.kind == HumanReview && envelope.reasons.contains(&Reason::OracleVsUser)
         }),
     },
     Rule {
-        says: "RFC, as before: it is a review and nothing less, whoever else is missing",
+        says: "RFC, as before: the kind is a review, even if other oracles are missing",
         when: claim_differs,
         then: Kind(HumanReview),
     },
@@ -233,7 +233,7 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(HumanReview),
     },
     Rule {
-        says: "RFC, Oracle Conflict Decision Procedure 2: within a tier there is no higher one, and the default is a person",
+        says: "RFC, Oracle Conflict Decision Procedure 2: within a tier none is higher, and the default is a reviewer",
         when: |case| they_conflict(case) && of_one_tier(case) && case.strategy == Strategy::HigherTierWins,
         then: Kind(HumanReview),
     },
@@ -278,7 +278,7 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(Blocked),
     },
     Rule {
-        says: "Reading: that nobody has a value is not said while somebody is missing who might",
+        says: "Reading: a missing value is not reported while a missing oracle might have it",
         when: is_missing,
         then: That(|_, envelope| {
             !envelope.reasons.iter().any(|reason| matches!(reason, Reason::NoValue | Reason::UnverifiedOnly))
@@ -300,7 +300,7 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(Blocked),
     },
     Rule {
-        says: "RFC, as before: with guidance when to ask again, and whom it is about",
+        says: "RFC, as before: with the delay before a retry, and the oracles that caused it",
         when: |case| slow_beyond_help(case) && case.on_timeout == OnTimeout::FailClosedBlock,
         then: That(|case, envelope| {
             let after_ms = if case.reply == FirstReply::CircuitOpen { 30_000 } else { 5_000 };
@@ -309,12 +309,12 @@ pub(super) const RULES: &[Rule] = &[
         }),
     },
     Rule {
-        says: "Reading: SERVE_STALE serves nothing beyond its tolerance, and then nothing at all",
+        says: "Reading: SERVE_STALE returns blocked if no cached answer is within the tolerance",
         when: |case| slow_beyond_help(case) && case.on_timeout == OnTimeout::ServeStale,
         then: Kind(Blocked),
     },
     Rule {
-        says: "RFC, Failure Modes, poisoning: an answer whose signature does not hold is none, and nothing covers it up",
+        says: "RFC, Failure Modes, poisoning: an answer with an invalid signature does not count, and no cached answer replaces it",
         when: |case| {
             is_missing(case)
                 && case.reply == FirstReply::WrongSignature
@@ -324,7 +324,7 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(Blocked),
     },
     Rule {
-        says: "RFC, Stale Data Policy: cached data within tolerance is used; it keeps its observed_at, and there is a warning",
+        says: "RFC, Stale Data Policy: cached data within tolerance is used with its observed_at and a warning",
         when: |case| it_is_free(case) && what_is_kept_serves(case),
         then: That(|_, envelope| {
             let mut evidence = envelope.axes.values().flat_map(|outcome| &outcome.evidence);
@@ -342,7 +342,7 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(DisputeSummary),
     },
     Rule {
-        says: "RFC, as before: the dispute is told, with what both say",
+        says: "RFC, as before: the dispute is shown with both values",
         when: |case| settled_by(case, Strategy::DisputeSummary),
         then: That(|_, envelope| {
             envelope.steps.len() == 1 && envelope.candidates.iter().all(|one| one.values.len() == 1)
@@ -357,7 +357,7 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(Authoritative),
     },
     Rule {
-        says: "RFC, as before: with a log of it, step by step",
+        says: "RFC, as before: with a log of each step",
         when: |case| it_is_free(case) && they_conflict(case) && case.strategy != Strategy::DisputeSummary,
         then: That(|case, envelope| {
             envelope.steps.len() == 1 && envelope.steps.iter().all(|step| step.strategy == case.strategy)
@@ -384,32 +384,32 @@ pub(super) const RULES: &[Rule] = &[
         then: Value(mean),
     },
     Rule {
-        says: "Reading: two numbers agree when equal after the axis's precision; where all agree there is nothing to settle",
+        says: "Reading: two numbers agree if they are equal within the axis's precision; if all agree, no conflict exists",
         when: |case| it_is_free(case) && both_count(case) && case.values == Values::Same,
         then: Kind(Authoritative),
     },
     Rule {
-        says: "Reading: as before; what the more trusted one says stands",
+        says: "Reading: as before; the value of the more trusted oracle is returned",
         when: |case| it_is_free(case) && both_count(case) && case.values == Values::Same,
         then: Value(|case| if of_one_tier(case) { case.said().0 } else { of_higher_tier(case) }),
     },
     Rule {
-        says: "RFC, Integrity constraints: unverified sources do not outrank registered ones; whoever is alone decides alone",
+        says: "RFC, Integrity constraints: unverified sources do not outrank registered ones; a single registered source decides",
         when: |case| it_is_free(case) && first_counts(case) != second_counts(case),
         then: Kind(Authoritative),
     },
     Rule {
-        says: "RFC, as before: the unverified one moves nothing",
+        says: "RFC, as before: the unverified source has no effect",
         when: |case| it_is_free(case) && first_counts(case) != second_counts(case),
         then: Value(|case| if first_counts(case) { case.said().0 } else { case.said().1 }),
     },
     Rule {
-        says: "RFC, Oracle Trust Hierarchy: what is untrusted until validation is no authority, be it that degrade_tier made it so",
+        says: "RFC, Oracle Trust Hierarchy: an untrusted source is no authority, even if degrade_tier made it untrusted",
         when: |case| it_is_free(case) && !first_counts(case) && !second_counts(case),
         then: Kind(Blocked),
     },
     Rule {
-        says: "RFC, StaleBehavior: degrade_tier treats it as a lower tier",
+        says: "RFC, StaleBehavior: degrade_tier treats the answer as one of a lower tier",
         when: |case| {
             let degrades = case.freshness == Freshness::Stale(StaleBehavior::DegradeTier);
             degrades && settled_by(case, Strategy::WeightedAverage)
@@ -422,7 +422,7 @@ pub(super) const RULES: &[Rule] = &[
         }),
     },
     Rule {
-        says: "RFC, StaleBehavior: serve_stale_with_warning says so, and serve_stale_silent does not",
+        says: "RFC, StaleBehavior: serve_stale_with_warning adds a warning, and serve_stale_silent does not",
         when: |case| {
             use StaleBehavior::{ServeStaleSilent, ServeStaleWithWarning};
             let told = [Freshness::Stale(ServeStaleSilent), Freshness::Stale(ServeStaleWithWarning)];
@@ -440,7 +440,7 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(Authoritative),
     },
     Rule {
-        says: "Reading: a lock comes before all else",
+        says: "Reading: a lock has the highest precedence",
         when: |case| case.is_locked && verifies(case) && !the_budget_is_spent(case),
         then: That(|case, envelope| {
             let mut bases = envelope.axes.values().map(|outcome| outcome.basis);
@@ -449,18 +449,19 @@ pub(super) const RULES: &[Rule] = &[
         }),
     },
     Rule {
-        says: "RFC, Self-Reported Axes 1: what is confirmed stands, whatever oracles say",
+        says: "RFC, Self-Reported Axes 1: a confirmed claim has precedence over oracles",
         when: |case| a_person_has_settled_it(case) && !case.is_locked && !the_budget_is_spent(case),
         then: Value(|_| "99"),
     },
     Rule {
-        says: "RFC, Measured Axes 3: what a user says decides nothing, confirmed or not",
+        says: "RFC, Measured Axes 3: a claim decides nothing, confirmed or not",
         when: |case| case.class == AxisClass::Measured && !case.is_locked,
         then: That(|case, envelope| case.value_in(envelope).as_deref() != Some("99")),
     },
 ];
 
-/// The first oracle is slow or unreachable, nothing takes its place, and no person, age or budget decides before that.
+/// The first oracle is slow or unreachable, nothing replaces its answer, and no reviewer, age or budget decides before
+/// that.
 fn slow_beyond_help(case: &Case) -> bool {
     is_missing(case)
         && first_is_slow_or_unreachable(case)

@@ -1,12 +1,12 @@
-//! Whether a workflow's times can be kept.
+//! Validation of the time limits of a workflow.
 
 use super::{BUDGET_MAX_MS, BadWorkflow, Subject, TIMEOUT_MAX_MS, field, within};
 use crate::ground::freshness::MAX_AGE_S;
 use crate::verification::workflow::{EnforcementMode, OnTimeout};
 
 impl Subject<'_> {
-    /// The RFC's binding rules: a soft timeout comes before the hard one, and whoever waits for a decision waits at least as
-    /// long as an oracle may take without being late.
+    /// Checks the RFC's binding rules: the soft timeout is less than the hard timeout, and a caller who waits for a
+    /// decision waits at least for the soft timeout.
     pub(super) fn check_latency(&self) -> Result<(), BadWorkflow> {
         let (oracle, authority) = (&self.workflow.oracle_latency, &self.workflow.authority_latency);
         let (soft, hard, budget) =
@@ -20,7 +20,7 @@ impl Subject<'_> {
         }
         if authority.enforcement_mode == EnforcementMode::Inline && budget < soft {
             let fault = format!(
-                "it is {budget}; with `INLINE` allowed: `soft_timeout_ms`, which is {soft}, or more; with less it is \
+                "it is {budget}; with `INLINE` allowed: at least `soft_timeout_ms`, which is {soft}; for less, use \
                  `ASYNC` or `NON_AUTHORITATIVE_ONLY`"
             );
             return Err(field("authority_latency.authority_latency_budget_ms", fault));
@@ -33,21 +33,19 @@ impl Subject<'_> {
         let oracle = &self.workflow.oracle_latency;
         let serves_stale = oracle.on_timeout == OnTimeout::ServeStale;
         let Some(tolerance) = oracle.stale_tolerance_seconds else {
-            let missing = || field(FIELD, "`SERVE_STALE` needs it: how old what is kept may be".into());
+            let missing =
+                || field(FIELD, "`SERVE_STALE` requires it: the maximum age of a cached answer".into());
             return if serves_stale { Err(missing()) } else { Ok(()) };
         };
         if !serves_stale {
-            return Err(field(FIELD, "it is for `on_timeout` `SERVE_STALE` alone".into()));
+            return Err(field(FIELD, "it is only allowed with `on_timeout` `SERVE_STALE`".into()));
         }
         within(FIELD, tolerance, 1..=MAX_AGE_S, " s")?;
         let mut limits = self.axes.iter().filter_map(|axis| Some((axis, axis.max_ttl_seconds?)));
         match limits.find(|(_, limit)| tolerance > *limit) {
             Some((axis, limit)) => Err(field(
                 FIELD,
-                format!(
-                    "it is {tolerance}; by its ontology `{}` may be {limit} s old at the most",
-                    axis.axis
-                ),
+                format!("it is {tolerance}; the ontology allows `{}` to be at most {limit} s old", axis.axis),
             )),
             None => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Whether a workflow's strategies can settle what they can meet.
+//! Validation of the strategies and limits of a workflow.
 
 use super::{BadWorkflow, CASCADE_LIMIT_MAX, Subject, distinct, field, joined, within};
 use crate::base::decimal::{Decimal, DecimalError};
@@ -60,7 +60,7 @@ impl Subject<'_> {
         let config = &self.workflow.conflict_resolution;
         let Some(window) = config.recency_window_seconds else { return Ok(()) };
         if ![config.default_strategy, config.same_tier_strategy].contains(&Strategy::MostRecent) {
-            return Err(field(FIELD, "it is for the strategy `most_recent` alone".into()));
+            return Err(field(FIELD, "it is only allowed with the strategy `most_recent`".into()));
         }
         within(FIELD, window, 1..=MAX_AGE_S, " s")
     }
@@ -113,7 +113,7 @@ impl Subject<'_> {
             let unit = unit.map_err(|error| bad(FIELD, threshold, error.to_string()))?;
             if let Some(unit) = unit.filter(|unit| threshold < unit) {
                 let fault = format!(
-                    "values that are the same after its precision may differ by {unit}; allowed: {unit} or more"
+                    "values that are equal within its precision may differ by {unit}; allowed: {unit} or more"
                 );
                 return Err(bad(FIELD, threshold, fault));
             }
@@ -123,7 +123,7 @@ impl Subject<'_> {
             && threshold < part
         {
             let fault = format!(
-                "values that are the same within its relative tolerance may differ by {part}; allowed: {part} or more"
+                "values that are equal within its relative tolerance may differ by {part}; allowed: {part} or more"
             );
             return Err(bad("escalation_ratio_threshold", threshold, fault));
         }
@@ -138,7 +138,8 @@ impl Subject<'_> {
             let fault = if !axis.kind.is_numeric() {
                 not_numeric(axis)
             } else if strategy == Strategy::UseConservative && axis.conservative.is_none() {
-                "the ontology does not say which side is `conservative`; allowed: axes that do".into()
+                "the ontology does not define its `conservative` side; allowed: axes with `conservative`"
+                    .into()
             } else {
                 continue;
             };
@@ -148,7 +149,8 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// The axes on which a conflict can come before a strategy: two oracles tell of them, and no person decides in any case.
+    /// The axes on which a strategy can be applied: at least two trusted oracles provide them, and they are not in
+    /// `always_human_axes`.
     fn contested(&self) -> impl Iterator<Item = &Axis> {
         let always_human = &self.workflow.conflict_resolution.always_human_axes;
         let axes = self.axes.iter().filter(|axis| !always_human.contains(&axis.axis));
@@ -156,7 +158,7 @@ impl Subject<'_> {
     }
 }
 
-/// The number of which `places` digits behind the point are 1.
+/// One unit of the last of `places` digits after the point.
 fn last_digit(places: i32) -> Result<Decimal, DecimalError> {
     format!("1e{}", -places).parse()
 }

@@ -50,7 +50,7 @@ fn queued_entries_are_committed_as_one_group_each_with_its_caller() {
 }
 
 #[test]
-fn a_full_group_is_committed_before_its_wait_is_over() {
+fn full_group_is_committed_before_its_wait_ends() {
     with_world(|World { system, .. }| async move {
         for _ in 0..GROUP_MAX {
             system.log.append(stopped()).await.expect("it is queued");
@@ -64,7 +64,7 @@ fn a_full_group_is_committed_before_its_wait_is_over() {
 }
 
 #[test]
-fn closing_the_log_commits_what_is_queued() {
+fn close_commits_queued_entries() {
     with_world(|World { system, .. }| async move {
         for _ in 0..3 {
             system.log.append(stopped()).await.expect("it is queued");
@@ -75,7 +75,7 @@ fn closing_the_log_commits_what_is_queued() {
 }
 
 #[test]
-fn a_full_queue_makes_appends_wait_and_drops_no_entry() {
+fn append_waits_while_the_queue_is_full_and_drops_no_entry() {
     with_world(|World { system, .. }| async move {
         let count = QUEUED_MAX + 2 * GROUP_MAX;
         let log = system.log.clone();
@@ -94,7 +94,7 @@ fn a_full_queue_makes_appends_wait_and_drops_no_entry() {
 }
 
 #[test]
-fn an_append_to_a_failed_journal_is_refused_and_in_the_service_log() {
+fn append_to_a_failed_journal_is_rejected_and_falls_back() {
     with_world(|world| async move {
         let log = &world.system.log;
         world.break_store();
@@ -104,7 +104,7 @@ fn an_append_to_a_failed_journal_is_refused_and_in_the_service_log() {
         report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
         let refused = called_by(caller("r-2"), log.append(stopped())).await;
         assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
-        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         let lines: Vec<Value> =
             lines.iter().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
         let ids: Vec<_> = lines.iter().map(|line| &line["caller"]["request_id"]).collect();

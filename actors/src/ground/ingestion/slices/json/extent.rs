@@ -1,13 +1,13 @@
-//! Where a JSON value ends, by its brackets and strings alone.
+//! Finds the end of a JSON value by its brackets and strings alone.
 
 use super::super::input::is_white;
 use memchr::memchr2;
 
-/// A value of which some was seen.
+/// A partly scanned value.
 #[derive(Debug, Default)]
 pub(super) struct Extent {
     state: State,
-    /// What closes the lists and objects that are open, from the outside in: no longer than the value.
+    /// The closing brackets of the open lists and objects, from the outside in. It is never longer than the value.
     open: Vec<u8>,
 }
 
@@ -17,19 +17,19 @@ enum State {
     Start,
     Bare,
     Text,
-    /// Behind a backslash in a string.
+    /// After a backslash in a string.
     Escaped,
-    /// Behind a string. What stands there next tells a string's end from a quote that is missing or too many, behind
-    /// which inside and outside would be taken for each other.
+    /// After a string. The next byte shows whether the string really ended. A missing or extra quote would otherwise swap
+    /// the inside and the outside of strings.
     Behind,
 }
 
-/// The value has ended; or what should stand in place of the next byte.
+/// The value has ended; or the text that is allowed in place of the next byte.
 type Ended = Result<(), &'static str>;
 
 impl Extent {
-    /// Looks at more of the value: gives how many bytes of `chunk` are its own, and whether it ends behind those. A value of
-    /// no bytes at all is none.
+    /// Scans more of the value. Returns the number of bytes of `chunk` that belong to it, and whether it ends after them.
+    /// A value without any bytes is invalid.
     pub(super) fn feed(&mut self, chunk: &[u8]) -> (usize, Option<Ended>) {
         let mut rest = chunk;
         while let [byte, behind @ ..] = rest {
@@ -56,15 +56,15 @@ impl Extent {
             }
             rest = behind;
         }
-        // what ends the document ends nothing in it but a bare value, which is no list and no object
+        // the end of the document ends only a scalar value
         let at_end = chunk.is_empty() && self.state == State::Bare && self.open.is_empty();
         (chunk.len(), at_end.then_some(Ok(())))
     }
 
-    /// Looks at a byte outside of strings.
+    /// Scans a byte outside of strings.
     fn step(&mut self, byte: u8) -> Step {
         if self.state == State::Behind && !is_white(byte) && !matches!(byte, b',' | b':' | b']' | b'}') {
-            return Step::Wrong("`,`, `:`, `]` or `}`, behind a string");
+            return Step::Wrong("`,`, `:`, `]` or `}` after a string");
         }
         match byte {
             b'"' if self.state == State::Start || !self.open.is_empty() => {
@@ -76,8 +76,8 @@ impl Extent {
             b']' | b'}' => match self.open.pop() {
                 Some(close) if close == byte && self.open.is_empty() => return Step::Last,
                 Some(close) if close == byte => {}
-                Some(b']') => return Step::Wrong("`]`, which closes what is open"),
-                Some(_) => return Step::Wrong("`}`, which closes what is open"),
+                Some(b']') => return Step::Wrong("`]`, which closes the open list"),
+                Some(_) => return Step::Wrong("`}`, which closes the open object"),
                 None => return Step::Beyond,
             },
             b',' if self.open.is_empty() => return Step::Beyond,
@@ -91,14 +91,14 @@ impl Extent {
     }
 }
 
-/// What a byte outside of strings is to a value.
+/// The role of a byte outside of strings.
 enum Step {
-    /// It is part of it.
+    /// The byte is part of the value.
     On,
-    /// It is the last of it.
+    /// The byte is the last one of the value.
     Last,
-    /// It is behind it.
+    /// The byte comes after the value.
     Beyond,
-    /// It cannot be there.
+    /// The byte is not allowed here.
     Wrong(&'static str),
 }
