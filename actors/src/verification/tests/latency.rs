@@ -219,7 +219,7 @@ fn kept_answer_is_served_with_its_time_and_a_warning_within_tolerance() {
             );
             assert!(!beyond.candidates[0].stale && beyond.candidates[0].observed_at.is_none());
             let told = beyond.warnings.last().expect("a warning");
-            assert!(told.ends_with("601 seconds old; the workflow tolerates 600 seconds"), "{told}");
+            assert!(told.ends_with("601 seconds old; the workflow allows 600 seconds"), "{told}");
 
             after_s(60).await;
             scene.upstream.plays("live", &[HONEST]);

@@ -271,7 +271,7 @@ impl Case {
             Comes::InTime => return Vec::new(),
             Comes::Slow(by) => by.to_owned(),
             Comes::Unreachable => "unavailable: status 502".to_owned(),
-            Comes::Poisoned(why) => format!("its answer is refused {why}"),
+            Comes::Poisoned(why) => format!("its answer is rejected {why}"),
         };
         let mut warnings = vec![format!("live: {first}")];
         let covers = matches!(self.comes(), Comes::Slow(_) | Comes::Unreachable);

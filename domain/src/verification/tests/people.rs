@@ -478,7 +478,7 @@ fn advice_mentions_a_confirmation_only_if_it_helps() {
         let nothing = call(Primary, axes, Reply::NoRecord);
         inputs.calls.insert("lab-a".parse().expect("an id"), nothing);
         let envelope = decide(&inputs);
-        envelope.retry.map(|retry| retry.advice.contains("has confirmed it"))
+        envelope.retry.map(|retry| retry.advice.contains("has confirmed the value"))
     };
     assert_eq!(advice("weight", &["weight"]), Some(true));
     assert_eq!(advice("weight", &["weight", "address"]), Some(false));

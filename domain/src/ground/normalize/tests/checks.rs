@@ -106,7 +106,7 @@ fn expression_without_result_reports_reason() {
         ("count * 9223372036854775807 > 1", "leaves 64 bits"),
         ("parts.z.amount > 1.0", "no `z`"),
         ("amount * 2 > 1.0", "cannot be evaluated"),
-        ("parts + parts == parts", "not of the types"),
+        ("parts + parts == parts", "wrong types"),
         ("size(parts.y.amount) > 1", "cannot be evaluated"),
     ] {
         let reason = holds(expression).expect_err(expression);

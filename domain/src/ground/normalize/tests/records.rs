@@ -250,7 +250,7 @@ fn group_keys_come_from_a_field_or_a_table() {
     let record = |name: &str| json!({ "id": "a", "list": [{ "n": name, "v": 1 }, { "n": "q", "x": 2 }] });
     let by_field = group(json!({ "field": "$.list[*].n" }));
     assert_eq!(axes(by_field.clone(), record("p-1")), json!({ "parts.p-1.amount": "1" }));
-    refused(by_field.clone(), record("p.1"), Rule::Mapping, "$.list[*].v", "`p.1` cannot stand in a path");
+    refused(by_field.clone(), record("p.1"), Rule::Mapping, "$.list[*].v", "`p.1` cannot be part of a path");
     refused(
         by_field.clone(),
         record(""),
@@ -266,7 +266,7 @@ fn group_keys_come_from_a_field_or_a_table() {
     assert_eq!(warned.len(), 1, "of what is knowingly not taken nothing is told: {warned:?}");
     assert!(warned[0].rule == Rule::Mapping && warned[0].reason.contains("`q` is not in the table"));
     let unnamed = group(json!(null));
-    refused(unnamed, record("Salz"), Rule::Mapping, "$.list[*].v", "nothing to be called by");
+    refused(unnamed, record("Salz"), Rule::Mapping, "$.list[*].v", "has no name");
 }
 
 #[test]
@@ -502,7 +502,7 @@ fn record_above_size_limit_is_rejected() {
         ("/pipeline/validation/deduplication_key", json!(["id"])),
         ("/normalization/value_normalizers", json!([words])),
     ]);
-    refused(keyed, json!({ "id": "a" }), Rule::AxisType, "id", "looked up by it");
+    refused(keyed, json!({ "id": "a" }), Rule::AxisType, "id", "a lookup key");
     let definition = with([("/normalization/axis_mappings/7/definition", json!(long(60)))]);
     let parts = |count: usize| {
         let parts: serde_json::Map<_, _> =
@@ -510,7 +510,7 @@ fn record_above_size_limit_is_rejected() {
         json!({ "id": "a", "parts": parts })
     };
     assert!(normalized(definition.clone(), parts(4_500)).is_ok());
-    refused_by(definition, parts(9_000), "524288 at most");
+    refused_by(definition, parts(9_000), "at most 524288 allowed");
 }
 
 fn refused_by(definition: Json, record: Json, words: &str) {

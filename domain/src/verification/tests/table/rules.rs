@@ -329,7 +329,7 @@ pub(super) const RULES: &[Rule] = &[
         then: That(|_, envelope| {
             let mut evidence = envelope.axes.values().flat_map(|outcome| &outcome.evidence);
             let warns =
-                envelope.warnings.iter().any(|warning| warning.contains("is used, which is 100 seconds old"));
+                envelope.warnings.iter().any(|warning| warning.contains("is used, 100 seconds old"));
             evidence.all(|evidence| {
                 let is_first = evidence.record.oracle_id.as_str() == "first";
                 evidence.stale == is_first && (!is_first || evidence.observed_at == super::ago(100))
