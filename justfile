@@ -32,7 +32,7 @@ real-model url name:
     ORACLED_TEST_MODEL_URL={{quote(url)}} ORACLED_TEST_MODEL_NAME={{quote(name)}} \
         cargo test -p oracled-tests --test integration real_model -- --ignored --nocapture
 
-# ingest releases of real sources by the example pipelines and print the results; the README describes FOLDER
+# ingest releases of real sources by the example pipelines and print the results; docs/benchmarks.md describes FOLDER
 real-data folder:
     ORACLED_GROUND_DATA={{quote(folder)}} \
         cargo test --release -p oracled-tests --test integration -- ground_data verification_data --ignored --nocapture --test-threads 1

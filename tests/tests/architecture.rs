@@ -241,14 +241,14 @@ fn arrows_in_code() -> BTreeSet<(String, String)> {
     arrows
 }
 
-/// The graph in the README equals the wiring in the code, and the wiring has no cycle.
+/// The graph in `docs/actors.md` equals the wiring in the code, and the wiring has no cycle.
 #[test]
-fn readme_graph_equals_actor_wiring() {
-    let readme = read(&root().join("README.md"));
-    let picture = readme.split("```mermaid").nth(1).and_then(|rest| rest.split("```").next());
+fn documented_graph_equals_actor_wiring() {
+    let page = read(&root().join("docs/actors.md"));
+    let picture = page.split("```mermaid").nth(1).and_then(|rest| rest.split("```").next());
     let order = |name: &str| NODES.iter().position(|(node, ..)| *node == name);
     let mut drawn = BTreeSet::new();
-    for line in picture.expect("the README has a picture").lines() {
+    for line in picture.expect("the page has a graph").lines() {
         let Some((from, to)) = line.split_once("-->") else { continue };
         let to = to.rsplit('|').next().unwrap_or(to).trim();
         let (from, to) = (from.trim().to_owned(), to.split(['[', '(']).next().unwrap_or(to).to_owned());

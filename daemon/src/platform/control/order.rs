@@ -10,7 +10,7 @@ use std::fmt::Display;
 
 /// The list of the paths of the administrators' socket, for errors.
 pub(crate) const PATHS: &str =
-    "the README's section \"Steering it\", or use `oraclectl`: this is the administrators' socket";
+    "docs/reference/api.md, or use `oraclectl`: this is the administrators' socket";
 
 /// Parses the name in a path.
 pub(crate) fn named<T: TryFrom<String, Error: Display>>(
