@@ -121,7 +121,10 @@ async fn review_is_shown_with_what_to_do_and_its_resolution_is_returned() {
     };
     has(&resolve("population=many", "90d", 1), &["`values.population`: ", "(invalid_resolution)"]);
     has(&resolve("population=54300", "0s", 1), &["`valid_for_seconds` is 0; allowed: 1 to "]);
-    has(&resolve("population=54300", "90d", 1), &["no candidate or claim has 54300; they have: 1, 54208, 54608"]);
+    has(
+        &resolve("population=54300", "90d", 1),
+        &["no candidate or claim has 54300; they have: 1, 54208, 54608"],
+    );
     has(&resolve("population=54300", "3months", 2), &["use 90d, 12h or 30m"]);
     let own = [
         "review",
