@@ -2,24 +2,20 @@
 //!
 //! The substitutes for a model and a mail service are here. No other module knows them.
 
-mod delivery;
-mod gate;
-mod ground;
+mod facts;
 mod mailbox;
 mod model;
 mod outside;
-mod rules;
-mod step;
-mod verification;
+mod verdicts;
 mod walk;
 
 use crate::platform::config::{Config, Flags};
 use crate::platform::telemetry;
 use crate::run::Daemon;
 use anyhow::{Context, bail};
-use oracled_api::base::client::Client;
-use outside::Outside;
-use std::io::{self, IsTerminal, Write};
+use oracled_actors::platform::clock::monotonic;
+use outside::{Model, Outside};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tempfile::TempDir;
@@ -40,36 +36,67 @@ pub fn dev(flags: Flags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> 
     let mut config = of_its_own(Config::load(&flags)?, &flags, &throw_away);
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
     actix_rt::System::new().block_on(async {
-        let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let mut out = io::stdout();
         let outside = Outside::start(&mut config, &flags, throw_away.path()).await?;
         let (socket, control_socket) = (config.socket.clone(), config.control_socket.clone());
         let [model, mail] = outside.in_words();
-        writeln!(out, "oracled serves on {}", socket.display())?;
-        writeln!(out, "its state is in   {}", config.state_dir.display())?;
-        writeln!(out, "its model is      {model}")?;
-        writeln!(out, "its mail goes to  {mail}\n")?;
+        writeln!(io::stdout(), "socket  {}\nstate   {}", socket.display(), config.state_dir.display())?;
+        writeln!(io::stdout(), "model   {model}\nmail    {mail}\n")?;
         let daemon = Daemon::start(config, flags, log_level).await?;
-        let (routes, mut control) =
-            (Client::connect(&socket).await?, Client::connect(&control_socket).await?);
-        let before = walk::last_seq(&mut control).await?;
-        let walk = Walk { out: &mut out, colour, verbose, routes, control, outside: &outside, before }.walk();
-        let failed = tokio::select! {
-            failed = walk => failed?,
+        let mut walk = Walk::start(&outside, &socket, &control_socket, verbose).await?;
+        let began = monotonic();
+        tokio::select! {
+            walked = story(&mut walk) => walked?,
             told = told_to_stop() => {
                 daemon.stop().await;
                 told?;
                 bail!("stopped by a signal before the end of the walk");
             }
-        };
+        }
+        let Walk { passed, unchecked, failed, .. } = walk;
+        let unchecked = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
+        let count = passed + walk.unchecked + failed;
+        let seconds = began.elapsed().as_secs_f64();
+        writeln!(io::stdout(), "\n{passed} of {count} steps passed{unchecked} ({seconds:.1} s)")?;
         if exit {
             daemon.stop().await;
         } else {
-            out.write_all(to_try(&socket, &control_socket, &step::session(before, "good")).as_bytes())?;
+            io::stdout().write_all(to_try(&walk, &socket, &control_socket).as_bytes())?;
             daemon.until_stopped().await?;
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
+}
+
+/// All chapters. Those that call a model depend on the configured one.
+async fn story(walk: &mut Walk<'_>) -> io::Result<()> {
+    walk.chapter("a coherent verdict is delivered", true, verdicts::delivered).await?;
+    walk.chapter("a verdict that contradicts itself or is cut off is refused", true, verdicts::refused)
+        .await?;
+    let outside = walk.outside;
+    if !matches!(outside.model, Model::Missing) {
+        let is_known = matches!(outside.model, Model::Recorded { .. });
+        walk.chapter(
+            "the model generates a verdict, and the customer gets it by mail",
+            is_known,
+            verdicts::generated,
+        )
+        .await?;
+        walk.chapter(
+            "a lost verdict is regenerated, and the difference is reported",
+            is_known,
+            verdicts::regenerated,
+        )
+        .await?;
+    }
+    if matches!(outside.model, Model::Recorded { has_outage: true, .. }) {
+        walk.chapter("a failing model is not called until it recovers", true, verdicts::outage).await?;
+    }
+    walk.chapter("two releases of a source are ingested, and both can be queried", true, facts::ingested)
+        .await?;
+    walk.chapter("a value leads back to its bytes in the payload", true, facts::traced).await?;
+    walk.chapter("a text is checked against the facts of the source", true, facts::checked).await?;
+    walk.chapter("a disagreement between two sources goes to a reviewer", true, facts::decided).await?;
+    walk.chapter("the log reproduces every decision", true, facts::logged).await
 }
 
 /// Puts every path without a flag into the temporary directory: the paths of the file and the variables may belong to a
@@ -95,13 +122,24 @@ async fn told_to_stop() -> io::Result<()> {
     }
 }
 
-fn to_try(socket: &Path, control_socket: &Path, session: &str) -> String {
+/// Commands that work while the daemon serves. `oraclectl` is beside this program, as this process was started.
+fn to_try(walk: &Walk<'_>, socket: &Path, control_socket: &Path) -> String {
+    let this = std::env::args_os().next().unwrap_or_default();
+    let beside = Path::new(&this).with_file_name("oraclectl");
+    let is_there = beside.exists() || beside.parent() == Some(Path::new(""));
+    let oraclectl =
+        if is_there { beside.display().to_string() } else { "cargo run -rq --bin oraclectl --".into() };
     let (socket, control_socket) = (socket.display(), control_socket.display());
+    let Walk { record_id, execution_id, .. } = walk;
+    let session = walk.id("good");
     format!(
-        "It keeps serving; Ctrl-C ends it. Three commands to try in another terminal:\n\n  \
-         curl --unix-socket {socket} http://oracled/v1/verdicts/{session}\n\n  \
-         curl --unix-socket {socket} http://oracled/v1/crosscheck -H 'content-type: application/json' \\\n    \
-         -d '{{\"session_id\":\"try\",\"tier\":\"quick\",\"query\":\"?\",\"raw\":\"no JSON at all\"}}'\n\n  \
-         cargo run --release --bin oraclectl -- --control-socket {control_socket} log\n\n"
+        "It keeps serving until Ctrl-C. To try in another terminal:\n\n  \
+         export ORACLED_SOCKET={socket}\n  \
+         export ORACLED_CONTROL_SOCKET={control_socket}\n  \
+         {oraclectl} log\n  \
+         {oraclectl} verdict {session}\n  \
+         {oraclectl} provenance {record_id}\n  \
+         {oraclectl} explain {execution_id}\n  \
+         curl --unix-socket $ORACLED_SOCKET http://oracled/v1/verdicts/{session}\n"
     )
 }

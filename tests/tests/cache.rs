@@ -40,7 +40,6 @@ async fn rejected_cache_write_is_logged_and_not_cached() {
         let refused = post(routes, "/cache/cs_1", &write(&verdict)).await;
         let refused = problem(&refused, 422, "crosscheck_rejected");
         assert_eq!(refused["decision"]["approved"], false);
-        assert_eq!(refused["contact"], "oracle@42sisters.ai");
     }
     problem(&get(routes, "/cache/cs_1").await, 404, "verdict_not_cached");
     let entries = log(&mut daemon.control().await, "session=cs_1").await;

@@ -42,11 +42,7 @@ async fn hand_in(routes: &mut Client, session: &str, body: &Value) -> Answer {
 
 /// Checks a refusal by the rules and returns its evaluation.
 fn refused(answer: &Answer) -> Value {
-    let refused = problem(answer, 422, "rules_rejected");
-    let contact = "oracle@42sisters.ai";
-    assert_eq!(field(&refused, "contact"), contact);
-    assert!(field(&refused, "detail").as_str().is_some_and(|detail| detail.contains(contact)), "{refused}");
-    field(&refused, "evaluation").clone()
+    field(&problem(answer, 422, "rules_rejected"), "evaluation").clone()
 }
 
 fn violations(evaluation: &Value) -> Vec<Value> {

@@ -224,7 +224,7 @@ pub struct ProblemDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub evaluation: Option<Evaluation>,
-    /// With `crosscheck_rejected` and `rules_rejected`: the address for the customer's questions.
+    /// With `crosscheck_rejected` and `rules_rejected`: the address for the customer's questions, if one is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
     /// With `session_mismatch`: `tier`, `query`, `original_verdict`, `owner` or `facts`.

@@ -21,9 +21,8 @@ pub(super) enum Model {
     /// No model is configured, so a recording answers.
     Recorded {
         model: RecordedModel,
-        /// Number of failures in a row that open the circuit; `None` if `health` is configured, since the walk then cannot
-        /// predict the circuit.
-        failures: Option<NonZeroU32>,
+        /// Whether the walk has an outage. If `health` is configured, an outage could take too long.
+        has_outage: bool,
     },
     /// The configured model.
     Configured,
@@ -61,30 +60,20 @@ impl Outside {
     /// The model and the mail service, each on one line.
     pub(super) fn in_words(&self) -> [String; 2] {
         let model = match &self.model {
-            Model::Recorded { model, failures } => {
-                let but = if failures.is_some() {
-                    ""
-                } else {
-                    "; `health` is configured: the walk has no outage"
-                };
-                format!(
-                    "a recording of a real model at {}; set GEMINI_API_KEY for Google's model{but}",
-                    model.url()
-                )
+            Model::Recorded { has_outage: true, .. } => {
+                "a recording of a real model; set GEMINI_API_KEY for Google's model"
             }
-            Model::Configured => {
-                "the one that is configured: its answers are shown and not checked, and the walk has no outage"
-                    .into()
+            Model::Recorded { has_outage: false, .. } => {
+                "a recording of a real model; `health` is configured, so the walk has no outage"
             }
-            Model::Missing => {
-                "none, or one without a key, as configured: no verdict is generated or regenerated".into()
-            }
+            Model::Configured => "as configured: its answers are shown and not checked, without an outage",
+            Model::Missing => "none, or without a key, as configured: no verdict is generated",
         };
         let mail = self.mailbox.as_ref().map_or_else(
-            || "the service that is configured; whether it arrives is not checked".into(),
+            || "as configured; whether a mail arrives is not checked".into(),
             |mailbox| format!("files in {}", mailbox.dir().display()),
         );
-        [model, mail]
+        [model.to_owned(), mail]
     }
 }
 
@@ -92,10 +81,10 @@ async fn recorded(config: &mut Config, dir: &Path) -> anyhow::Result<Model> {
     let model = RecordedModel::start().await.context("no recorded model")?;
     model.put_into(&mut config.model, dir).context("no key for the recorded model")?;
     config.model.max_retries = MAX_RETRIES;
-    let ours = config.health == HealthConfig::default();
-    if ours {
+    let has_outage = config.health == HealthConfig::default();
+    if has_outage {
         config.health.circuit_breaker_reset_seconds = RESET_SECONDS;
         config.health.recovery_threshold = NonZeroU32::MIN;
     }
-    Ok(Model::Recorded { model, failures: ours.then_some(config.health.failure_threshold) })
+    Ok(Model::Recorded { model, has_outage })
 }

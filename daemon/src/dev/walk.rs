@@ -1,160 +1,265 @@
-//! The walk: it sends, checks and shows each step.
+//! The walk: it sends the requests of a chapter, checks their responses, and prints the chapter.
 
-use super::outside::{Model, Outside};
-use super::step::{Chapter, Socket, Step, Turn};
-use super::{delivery, gate, ground, rules, verification};
-use anyhow::Context;
-use hyper::Method;
-use oracled_actors::Clock;
+use super::outside::Outside;
+use anyhow::{Context, bail};
+use hyper::{Method, StatusCode};
 use oracled_actors::platform::clock::monotonic;
 use oracled_api::base::client::{Answer, Client};
 use serde_json::Value;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Time limit for the arrival of a mail.
-const MAIL_PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for a change that only needs time.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Maximum number of characters of a line: with its indent, it fits 100 columns.
+const LINE_CHARS: usize = 96;
 /// Maximum number of characters shown of a body.
-const SHOWN_CHARS: usize = 4000;
+const BODY_CHARS: usize = 4000;
+
+/// The lines of a chapter.
+pub(super) type Lines = Vec<String>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Socket {
+    Routes,
+    Control,
+}
 
 /// A walk in progress.
 #[derive(Debug)]
-pub(super) struct Walk<'w, W> {
-    pub(super) out: W,
-    pub(super) colour: bool,
-    /// Whether to show each request and its response.
-    pub(super) verbose: bool,
-    pub(super) routes: Client,
-    pub(super) control: Client,
+pub(super) struct Walk<'w> {
     pub(super) outside: &'w Outside,
-    /// The number of the log's last entry before the walk.
-    pub(super) before: u64,
+    /// The record and the decision that the commands to try show.
+    pub(super) record_id: String,
+    pub(super) execution_id: String,
+    /// Numbers of chapters.
+    pub(super) passed: usize,
+    pub(super) unchecked: usize,
+    pub(super) failed: usize,
+    routes: Client,
+    control: Client,
+    /// The number of the log's last entry before the walk. With it, several walks over one store have different ids.
+    before: u64,
+    is_verbose: bool,
+    is_colored: bool,
+    /// Whether the responses of the current chapter are known in advance.
+    is_checked: bool,
+    /// The last request.
+    request: String,
+    /// The requests and responses of the current chapter.
+    detail: String,
 }
 
-impl<W: Write> Walk<'_, W> {
-    /// Walks through all chapters. Returns the number of failed ones.
-    pub(super) async fn walk(mut self) -> anyhow::Result<usize> {
-        let began = monotonic();
-        let mut chapters = gate::chapters(self.before);
-        chapters.extend(rules::chapters(self.before));
-        chapters.extend(ground::chapters(self.before)?);
-        chapters.extend(verification::chapters(self.before)?);
-        chapters.extend(delivery::chapters(self.outside, self.before, Clock::system().now()));
-        let count = chapters.len();
-        let (mut failed, mut unchecked, mut requests) = (0, 0, 0);
-        for chapter in chapters {
-            requests += chapter.steps.len();
-            unchecked += usize::from(!chapter.is_checked);
-            failed += usize::from(!self.chapter(chapter).await?);
-        }
-        let passed = count - failed - unchecked;
-        let unchecked = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
-        let seconds = began.elapsed().as_secs_f64();
-        writeln!(
-            self.out,
-            "\n{passed} of {count} steps passed{unchecked} ({requests} requests, {seconds:.1} s)"
-        )?;
-        Ok(failed)
-    }
-
-    /// Runs the steps of a chapter up to the first failure. Returns whether no step failed.
-    async fn chapter(&mut self, chapter: Chapter) -> anyhow::Result<bool> {
-        let Chapter { title, steps, is_checked } = chapter;
-        let (mut detail, mut fault) = (Vec::new(), None);
-        let mut previous = Value::Null;
-        for mut step in steps {
-            step.fill_in(&previous);
-            let answer = self.answer(&step, is_checked).await?;
-            describe(&mut detail, &step, &answer)?;
-            if is_checked {
-                fault = match step.fault(&answer) {
-                    None => self.mail(&step, &mut detail).await?,
-                    fault => fault,
-                };
-            }
-            if let Some(fault) = &mut fault {
-                *fault = format!("{} {}: {fault}", step.method, step.path);
-                break;
-            }
-            previous = answer.json().unwrap_or_default();
-        }
-        let (mark, code) = match (is_checked, &fault) {
-            (false, _) => ("·", "33"),
-            (true, None) => ("✓", "32"),
-            (true, Some(_)) => ("✗", "31"),
+impl<'w> Walk<'w> {
+    /// Connects to a daemon.
+    pub(super) async fn start(
+        outside: &'w Outside,
+        socket: &Path,
+        control_socket: &Path,
+        is_verbose: bool,
+    ) -> anyhow::Result<Self> {
+        let mut walk = Self {
+            outside,
+            record_id: String::new(),
+            execution_id: String::new(),
+            passed: 0,
+            unchecked: 0,
+            failed: 0,
+            routes: Client::connect(socket).await?,
+            control: Client::connect(control_socket).await?,
+            before: 0,
+            is_verbose,
+            is_colored: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+            is_checked: true,
+            request: String::new(),
+            detail: String::new(),
         };
-        let mark = if self.colour { format!("\x1b[{code}m{mark}\x1b[0m") } else { mark.to_owned() };
-        let is_ok = fault.is_none();
-        let fault = fault.map(|fault| format!(": {}", shortened(&fault))).unwrap_or_default();
-        writeln!(self.out, "{mark} {title}{fault}")?;
-        if self.verbose || !is_checked || !is_ok {
-            self.out.write_all(&detail)?;
-        }
-        Ok(is_ok)
+        let status = walk.control(Method::GET, "/v1/status", "", StatusCode::OK).await?;
+        walk.before = status.get("entries").and_then(Value::as_u64).context("the status has no `entries`")?;
+        Ok(walk)
     }
 
-    /// The first expected response to a step, or the last response within the step's patience.
-    async fn answer(&mut self, step: &Step, is_checked: bool) -> anyhow::Result<Answer> {
-        if let (Some(turn), Model::Recorded { model, .. }) = (step.turn, &self.outside.model) {
-            model.set_down(turn == Turn::GoesDown);
+    /// The id of a session, document or source of this walk.
+    pub(super) fn id(&self, name: &str) -> String {
+        format!("dev-{}-{name}", self.before)
+    }
+
+    /// Runs a chapter and prints its lines. A chapter fails at its first unexpected response, unless it is not checked.
+    pub(super) async fn chapter(
+        &mut self,
+        title: &str,
+        is_checked: bool,
+        run: impl AsyncFnOnce(&mut Self) -> anyhow::Result<Lines>,
+    ) -> io::Result<()> {
+        self.detail.clear();
+        self.is_checked = is_checked;
+        let ran = run(self).await;
+        let (mark, code, count) = match (is_checked, &ran) {
+            (false, _) => ("·", 33, &mut self.unchecked),
+            (true, Ok(_)) => ("✓", 32, &mut self.passed),
+            (true, Err(_)) => ("✗", 31, &mut self.failed),
+        };
+        *count += 1;
+        let mark = if self.is_colored { format!("\x1b[{code}m{mark}\x1b[0m") } else { mark.to_owned() };
+        let mut out = io::stdout().lock();
+        let is_ok = ran.is_ok();
+        match ran {
+            Ok(lines) => {
+                writeln!(out, "{mark} {title}")?;
+                for line in lines {
+                    writeln!(out, "    {}", shortened(&line, LINE_CHARS))?;
+                }
+            }
+            Err(fault) => {
+                let fault = format!("{}: {fault:#}", self.request);
+                writeln!(out, "{mark} {title}: {}", shortened(&fault, BODY_CHARS))?;
+            }
         }
-        let client = if step.socket == Socket::Routes { &mut self.routes } else { &mut self.control };
+        let detail = if self.is_verbose || !is_ok { self.detail.as_str() } else { "" };
+        out.write_all(detail.as_bytes())
+    }
+
+    /// Reads from the routes' socket.
+    pub(super) async fn get(&mut self, path: &str) -> anyhow::Result<Value> {
+        let answer = self.call(Socket::Routes, Method::GET, path, "", StatusCode::OK).await?;
+        Ok(answer.json()?)
+    }
+
+    /// Posts to the routes' socket.
+    pub(super) async fn post(
+        &mut self,
+        path: &str,
+        body: &Value,
+        status: StatusCode,
+    ) -> anyhow::Result<Value> {
+        let answer = self.call(Socket::Routes, Method::POST, path, &body.to_string(), status).await?;
+        Ok(answer.json()?)
+    }
+
+    /// Sends a request to the administrators' socket.
+    pub(super) async fn control(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &str,
+        status: StatusCode,
+    ) -> anyhow::Result<Value> {
+        Ok(self.call(Socket::Control, method, path, body, status).await?.json()?)
+    }
+
+    /// The names of the logged events of a session, in their order.
+    pub(super) async fn events(&mut self, session: &str) -> anyhow::Result<Vec<String>> {
+        let path = format!("/v1/log?session={session}");
+        let answer = self.call(Socket::Control, Method::GET, &path, "", StatusCode::OK).await?;
+        let entries = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Value>();
+        entries.map(|entry| Ok(text(&entry?, "/event"))).collect()
+    }
+
+    /// Reads from the administrators' socket until the value at a JSON pointer is as expected.
+    pub(super) async fn wait_for(
+        &mut self,
+        path: &str,
+        pointer: &str,
+        expected: &str,
+    ) -> anyhow::Result<Value> {
         let began = monotonic();
+        let before = self.detail.len();
         loop {
-            let body = step.body.clone().map(Into::into);
-            let answer = client.call(step.method.clone(), &step.path, body).await?;
-            if !is_checked || step.fault(&answer).is_none() || began.elapsed() >= step.patience {
-                return Ok(answer);
+            // the detail has only the last attempt
+            self.detail.truncate(before);
+            let found = self.control(Method::GET, path, "", StatusCode::OK).await?;
+            if text(&found, pointer) == expected || began.elapsed() >= PATIENCE {
+                self.check(&found, pointer, expected)?;
+                return Ok(found);
             }
             sleep(PAUSE).await;
         }
     }
 
-    /// Waits for the mail that a step causes, if mails go into files. Returns an error text if the mail does not arrive.
-    async fn mail(&self, step: &Step, detail: &mut Vec<u8>) -> anyhow::Result<Option<String>> {
-        let (Some(id), Some(mailbox)) = (&step.mail, &self.outside.mailbox) else { return Ok(None) };
+    /// Waits for the mail whose id begins with `id`, if mails go into files. Returns its recipient and its subject.
+    pub(super) async fn mail(&mut self, id: &str) -> anyhow::Result<Option<String>> {
+        let Some(mailbox) = self.outside.mailbox.as_ref().filter(|_| self.is_checked) else {
+            return Ok(None);
+        };
         let began = monotonic();
-        while began.elapsed() < MAIL_PATIENCE {
+        while began.elapsed() < PATIENCE {
             if let Some(mail) = mailbox.mail(id)? {
-                writeln!(detail, "    mail {}", mail.file.display())?;
-                writeln!(detail, "      {}", shortened(&mail.text))?;
-                return Ok(None);
+                self.describe(&format!("mail {}", mail.file.display()), &mail.text);
+                let head = mail.text.lines().take(2).collect::<Vec<_>>();
+                return Ok(Some(format!("mail {}", head.join(", "))));
             }
             sleep(PAUSE).await;
         }
-        Ok(Some(format!("expected a mail {id}")))
+        bail!("no mail {id} has arrived within {PATIENCE:?}")
+    }
+
+    /// Fails if the value at a JSON pointer of a response is not as expected.
+    pub(super) fn check(
+        &self,
+        response: &Value,
+        pointer: &str,
+        expected: impl Into<Value>,
+    ) -> anyhow::Result<()> {
+        let (found, expected) = (response.pointer(pointer), expected.into());
+        if self.is_checked && found != Some(&expected) {
+            bail!("expected {expected} at {pointer}, got {}", found.unwrap_or(&Value::Null));
+        }
+        Ok(())
+    }
+
+    async fn call(
+        &mut self,
+        socket: Socket,
+        method: Method,
+        path: &str,
+        body: &str,
+        status: StatusCode,
+    ) -> anyhow::Result<Answer> {
+        let client = if socket == Socket::Routes { &mut self.routes } else { &mut self.control };
+        self.request = format!("{method} {path}");
+        let sent = (!body.is_empty()).then(|| body.to_owned().into());
+        let answer = client.call(method, path, sent).await?;
+        let place = if socket == Socket::Routes { "" } else { " (control socket)" };
+        self.describe(&format!("{}{place}", self.request), body);
+        self.detail.push_str(&format!("      {}\n", answer.status));
+        let response = String::from_utf8_lossy(&answer.body);
+        self.detail.push_str(&format!("      {}\n", shortened(&response, BODY_CHARS)));
+        if answer.status != status {
+            let problem: Value = answer.json().unwrap_or_default();
+            bail!("expected status {status}, got {}: {}", answer.status, text(&problem, "/detail"));
+        }
+        Ok(answer)
+    }
+
+    fn describe(&mut self, title: &str, body: &str) {
+        self.detail.push_str(&format!("    {title}\n"));
+        if !body.is_empty() {
+            self.detail.push_str(&format!("      {}\n", shortened(body, BODY_CHARS)));
+        }
     }
 }
 
-fn describe(out: &mut impl Write, step: &Step, answer: &Answer) -> io::Result<()> {
-    let socket = if step.socket == Socket::Control { " (control socket)" } else { "" };
-    writeln!(out, "    {} {}{socket}", step.method, step.path)?;
-    if let Some(body) = &step.body {
-        writeln!(out, "      {}", shortened(body))?;
+/// The value at a JSON pointer: a text without its quotes, any other value as JSON.
+pub(super) fn text(document: &Value, pointer: &str) -> String {
+    match document.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        found => found.unwrap_or(&Value::Null).to_string(),
     }
-    writeln!(out, "      {}", answer.status)?;
-    writeln!(out, "      {}", shortened(&String::from_utf8_lossy(&answer.body)))
 }
 
 /// `text` on one line, without control characters, and shortened.
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str, chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut shown = String::new();
-    for character in line.chars().take(SHOWN_CHARS) {
+    let (count, mut shown) = (line.chars().count(), String::new());
+    for character in line.chars().take(if count > chars { chars.saturating_sub(1) } else { count }) {
         match character {
             '"' | '\'' | '\\' => shown.push(character),
             _ => shown.extend(character.escape_debug()),
         }
     }
-    let end = if line.chars().count() > SHOWN_CHARS { "…" } else { "" };
-    shown + end
-}
-
-/// The number of the last entry in the log.
-pub(super) async fn last_seq(control: &mut Client) -> anyhow::Result<u64> {
-    let status: Value = control.call(Method::GET, "/v1/status", None).await?.json()?;
-    status.get("entries").and_then(Value::as_u64).context("the status has no `entries`")
+    shown + if count > chars { "…" } else { "" }
 }

@@ -63,8 +63,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Level of the service log, as tracing filter directives.
     pub log_level: String,
-    /// Contact for customers with a question about a refused verdict.
-    pub contact: String,
+    /// Contact for customers with a question about a refused verdict. Without it, answers have none.
+    pub contact: Option<String>,
     /// Limits of requests and connections.
     pub limits: Limits,
     /// Memory and disk space of the store.
@@ -181,7 +181,7 @@ impl Default for Config {
             control_socket_group: None,
             log_format: LogFormat::Text,
             log_level: "info".into(),
-            contact: "oracle@42sisters.ai".into(),
+            contact: None,
             limits: Limits {
                 body_bytes: 1024 * 1024,
                 bodies_bytes: 64 * 1024 * 1024,

@@ -37,7 +37,7 @@ fn flags_override_variables_and_variables_override_the_file() {
     let config = load(file, &variables, &flags).expect("all of it is allowed");
     assert_eq!(config.socket, Path::new("/flag/s"));
     assert_eq!(config.state_dir, Path::new("/variable"));
-    assert_eq!(config.contact, "file@x");
+    assert_eq!(config.contact.as_deref(), Some("file@x"));
     assert_eq!((config.limits.body_bytes, config.limits.idle_s), (3000, 7));
 }
 

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn reload_lists_the_changed_keys_that_need_a_restart() {
         let before = Config::default();
-        let mut after = Config { log_level: "debug".into(), contact: "a@b".into(), ..before.clone() };
+        let mut after = Config { log_level: "debug".into(), contact: Some("a@b".into()), ..before.clone() };
         after.limits.idle_s = 1;
         assert_eq!(changed(&before, &after), ["contact", "limits.idle_s"]);
         assert_eq!(changed(&before, &before), Vec::<String>::new());

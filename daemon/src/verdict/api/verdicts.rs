@@ -221,12 +221,9 @@ fn rejected(
     decision: Decision,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let contact = service.config.contact.clone();
-    let detail = format!("the verdict did not pass the crosscheck; ask {contact} about session {session_id}");
-    let mut problem = Problem::new(ProblemCode::CrosscheckRejected, detail).retry_after(retry_after);
+    let mut problem = refusal(ProblemCode::CrosscheckRejected, "the crosscheck", service, session_id);
     problem.document.decision = Some(decision);
-    problem.document.contact = Some(contact);
-    problem
+    problem.retry_after(retry_after)
 }
 
 fn refused_by_rules(
@@ -235,11 +232,19 @@ fn refused_by_rules(
     evaluation: Evaluation,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let contact = service.config.contact.clone();
-    let detail = format!("the verdict did not pass the rules; ask {contact} about session {session_id}");
-    let mut problem = Problem::new(ProblemCode::RulesRejected, detail).retry_after(retry_after);
+    let mut problem = refusal(ProblemCode::RulesRejected, "the rules", service, session_id);
     problem.document.evaluation = Some(evaluation);
-    problem.document.contact = Some(contact);
+    problem.retry_after(retry_after)
+}
+
+/// The problem of a session whose verdict did not pass `gate`, with the configured contact.
+fn refusal(code: ProblemCode, gate: &str, service: &Service, session_id: &SessionId) -> Problem {
+    let contact = &service.config.contact;
+    let remedy = contact.as_ref().map(|contact| format!("; the contact for questions is {contact}"));
+    let remedy = remedy.unwrap_or_default();
+    let detail = format!("the verdict of session {session_id} did not pass {gate}{remedy}");
+    let mut problem = Problem::new(code, detail);
+    problem.document.contact.clone_from(contact);
     problem
 }
 

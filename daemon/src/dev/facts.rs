@@ -1,0 +1,218 @@
+//! Chapters about facts: a source, the provenance of its values, a text, sources that disagree, and the log.
+
+use super::walk::{Lines, Walk, text};
+use anyhow::Context;
+use hyper::{Method, StatusCode};
+use oracled_domain::Sha256Hex;
+use serde_json::{Value, json};
+
+const ONTOLOGY: &str = include_str!("../../../examples/ground-truth/ontologies/population.json");
+const SOURCE: &str = include_str!("../../../examples/ground-truth/sources/world-bank-population.json");
+const PIPELINE: &str = include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json");
+/// Two releases, each with its date, which is also its version.
+const FIRST: (&str, &str) =
+    ("2017-10-26", include_str!("../../../examples/ground-truth/data/world-bank-population/2017-10-26.csv"));
+const SECOND: (&str, &str) =
+    ("2026-03-06", include_str!("../../../examples/ground-truth/data/world-bank-population/2026-03-06.csv"));
+/// A day between the two releases.
+const BETWEEN: &str = "2018-01-01T00:00:00Z";
+/// The values of Moldova in 2015, of both releases.
+const VALUES: [&str; 2] = ["3554108", "2835978"];
+
+pub(super) async fn ingested(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+    let (ontology, source) = (walk.id("population"), walk.id("world-bank"));
+    let ontology = json!({"kind": "ontology", "document": with(ONTOLOGY, &[("/ontology_id", &ontology)])?});
+    let mut documents = vec![ontology];
+    documents.extend(source_documents(walk, &source)?);
+    register(walk, &documents).await?;
+    let first = ingest(walk, &source, FIRST).await?;
+    approve(walk, &source).await?;
+    let second = ingest(walk, &source, SECOND).await?;
+    let then = query(walk, &source, Some(BETWEEN)).await?;
+    let now = query(walk, &source, None).await?;
+    for (answer, value) in [&then, &now].into_iter().zip(VALUES) {
+        walk.check(answer, "/response/records/0/axes/population", value)?;
+    }
+    Ok(vec![
+        format!(
+            "World Bank, population: {} records of {}, {} of {}, which supersede {}",
+            text(&first, "/run/counts/records"),
+            FIRST.0,
+            text(&second, "/run/counts/records"),
+            SECOND.0,
+            text(&second, "/run/counts/changes/superseded"),
+        ),
+        format!("Moldova in 2015: {} as known on 2018-01-01, {} as known now", value(&then), value(&now)),
+    ])
+}
+
+pub(super) async fn traced(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+    let now = query(walk, &walk.id("world-bank"), None).await?;
+    walk.record_id = text(&now, "/response/records/0/record_id");
+    let provenance = walk.get(&format!("/v1/records/{}/provenance", walk.record_id)).await?;
+    let place = |name| usize::try_from(provenance.pointer(name)?.as_u64()?).ok();
+    let (offset, len) = (place("/raw/offset").unwrap_or_default(), place("/raw/len").unwrap_or_default());
+    let raw = SECOND.1.get(offset..offset + len).context("the payload does not have these bytes")?;
+    walk.check(&provenance, "/raw_hash", Sha256Hex::of(raw.as_bytes()).as_str())?;
+    walk.check(&provenance, "/raw/raw_sha256", Sha256Hex::of(SECOND.1.as_bytes()).as_str())?;
+    Ok(vec![
+        format!(
+            "{} is in record {} of release {}",
+            value(&now),
+            walk.record_id,
+            text(&provenance, "/source_version")
+        ),
+        format!(
+            "from bytes {offset} to {} of its payload: {raw} (SHA-256 {})",
+            offset + len,
+            text(&provenance, "/raw_hash")
+        ),
+    ])
+}
+
+pub(super) async fn checked(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+    let request = json!({"axes_requested": ["area_name", "population"], "filters": [filter("year", 2015)]});
+    let facts_from = json!([{"query": {"oracle_id": walk.id("world-bank"), "request": request}}]);
+    let mut lines = Vec::new();
+    for (claim, verdict) in [
+        ("The population of Aruba in 2015 was 107,906.", "PASS"),
+        ("The population of Aruba in 2015 was 104,341.", "FAIL"),
+    ] {
+        let text_and_facts = json!({"candidate_output": claim, "facts_from": facts_from});
+        let evaluation = walk.post("/v1/rules/evaluate", &text_and_facts, StatusCode::OK).await?;
+        walk.check(&evaluation, "/verdict", verdict)?;
+        let violations = evaluation.pointer("/rules/0/violations/0/message").and_then(Value::as_str);
+        let because = violations.map(|message| format!(" ({message})")).unwrap_or_default();
+        lines.push(format!("{}: {claim}{because}", text(&evaluation, "/verdict")));
+    }
+    Ok(lines)
+}
+
+pub(super) async fn decided(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+    let (first, second, census) = (walk.id("world-bank"), walk.id("office"), walk.id("census"));
+    let mut documents = source_documents(walk, &second)?.to_vec();
+    documents.push(json!({"kind": "workflow", "document": {
+        "workflow_id": census,
+        "domain": "How many people live in a country",
+        "ontology": {"ontology_id": walk.id("population"), "version": "1"},
+        "axes": ["population"],
+        "oracles": [first, second],
+        "conflict_resolution": {"same_tier_strategy": "require_human"},
+        "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
+        "authority_latency": {
+            "authority_latency_budget_ms": 3000,
+            "enforcement_mode": "INLINE",
+            "on_timeout_behavior": "ESCALATE",
+        },
+    }}));
+    register(walk, &documents).await?;
+    ingest(walk, &second, FIRST).await?;
+    approve(walk, &second).await?;
+
+    let ask = |area: &str| json!({"workflow": census, "where": {"area": area, "year": 2015}, "axes": ["population"]});
+    let agreed = walk.post("/v1/verify", &ask("SRB"), StatusCode::OK).await?;
+    walk.check(&agreed, "/axes/population/basis", "agreement")?;
+    let disputed = walk.post("/v1/verify", &ask("MDA"), StatusCode::OK).await?;
+    walk.check(&disputed, "/kind", "human_review")?;
+    let review = format!("/v1/reviews/{}/resolve", text(&disputed, "/review_id"));
+    let resolution = json!({
+        "values": {"population": 2_835_978},
+        "reason": "the later release",
+        "valid_for_seconds": 86_400,
+    });
+    walk.control(Method::POST, &review, &resolution.to_string(), StatusCode::OK).await?;
+    let decided = walk.post("/v1/verify", &ask("MDA"), StatusCode::OK).await?;
+    walk.check(&decided, "/kind", "authoritative")?;
+    walk.check(&decided, "/axes/population/basis", "human_lock")?;
+    walk.execution_id = text(&decided, "/execution_id");
+    let stated = |n: u8| {
+        let value = text(&disputed, &format!("/candidates/{n}/values/population/value"));
+        format!("{value} ({})", text(&disputed, &format!("/candidates/{n}/oracle_id")))
+    };
+    Ok(vec![
+        format!("Serbia: {}, both sources agree", text(&agreed, "/axes/population/value")),
+        format!("Moldova: {} or {}: {}", stated(0), stated(1), text(&disputed, "/kind")),
+        format!(
+            "the reviewer resolves it: {}, because it is {}",
+            text(&decided, "/axes/population/value"),
+            text(&resolution, "/reason")
+        ),
+    ])
+}
+
+pub(super) async fn logged(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+    let execution = format!("/v1/executions/{}", walk.execution_id);
+    let explained = walk.control(Method::GET, &execution, "", StatusCode::OK).await?;
+    walk.check(&explained, "/decisions/0/reproduced", true)?;
+    let session = walk.id("good");
+    let events = walk.events(&session).await?;
+    let status = walk.control(Method::GET, "/v1/status", "", StatusCode::OK).await?;
+    Ok(vec![
+        format!("{} entries; those of session {session}: {}", text(&status, "/entries"), events.join(", ")),
+        format!("{}, made again from its logged inputs, is the same decision", walk.execution_id),
+    ])
+}
+
+/// `document` with other texts at these JSON pointers.
+fn with(document: &str, texts: &[(&str, &str)]) -> anyhow::Result<Value> {
+    let mut document: Value = serde_json::from_str(document)?;
+    for (pointer, text) in texts {
+        *document.pointer_mut(pointer).with_context(|| format!("no {pointer}"))? = (*text).into();
+    }
+    Ok(document)
+}
+
+/// The example's source and pipeline, with `oracle_id` as the id of both.
+fn source_documents(walk: &Walk<'_>, oracle_id: &str) -> anyhow::Result<[Value; 2]> {
+    let ontology = walk.id("population");
+    let source = with(SOURCE, &[("/oracle_id", oracle_id), ("/ontology/ontology_id", &ontology)])?;
+    let pipeline = with(
+        PIPELINE,
+        &[
+            ("/pipeline/pipeline_id", oracle_id),
+            ("/pipeline/oracle_id", oracle_id),
+            ("/pipeline/transformation/output_schema_id", &format!("{ontology}@1")),
+            ("/normalization/target_ontology_id", &ontology),
+        ],
+    )?;
+    Ok([json!({"kind": "source", "document": source}), json!({"kind": "pipeline", "document": pipeline})])
+}
+
+async fn register(walk: &mut Walk<'_>, documents: &[Value]) -> anyhow::Result<()> {
+    let request = json!({"documents": documents}).to_string();
+    let registered = walk.control(Method::POST, "/v1/documents", &request, StatusCode::OK).await?;
+    walk.check(&registered, "/registered", documents.len())
+}
+
+/// Submits a release, waits until it is ingested, and returns the run.
+async fn ingest(walk: &mut Walk<'_>, oracle_id: &str, release: (&str, &str)) -> anyhow::Result<Value> {
+    let (day, payload) = release;
+    let path = format!("/v1/pipelines/{oracle_id}/runs?version={day}&released_at={day}");
+    let run = walk.control(Method::POST, &path, payload, StatusCode::ACCEPTED).await?;
+    walk.wait_for(&format!("/v1/runs/{}", text(&run, "/run/run_id")), "/run/state", "completed").await
+}
+
+async fn approve(walk: &mut Walk<'_>, oracle_id: &str) -> anyhow::Result<()> {
+    let path = format!("/v1/sources/{oracle_id}/review");
+    let source = walk.control(Method::POST, &path, r#"{"approve":{}}"#, StatusCode::OK).await?;
+    walk.check(&source, "/review_status", "approved")
+}
+
+/// Queries the population of Moldova in 2015, as of a time or now.
+async fn query(walk: &mut Walk<'_>, oracle_id: &str, point_in_time: Option<&str>) -> anyhow::Result<Value> {
+    let request = json!({
+        "axes_requested": ["population"],
+        "filters": [filter("area", "MDA"), filter("year", 2015)],
+        "point_in_time": point_in_time,
+    });
+    walk.post("/v1/query", &json!({"oracle_id": oracle_id, "request": request}), StatusCode::OK).await
+}
+
+fn filter(axis: &str, value: impl Into<Value>) -> Value {
+    json!({"axis": axis, "operator": "eq", "value": value.into()})
+}
+
+/// The value of the first record of a query's answer.
+fn value(answer: &Value) -> String {
+    text(answer, "/response/records/0/axes/population")
+}
