@@ -74,7 +74,7 @@ problem_codes! {
     /// The freshness policy has a `secret_file`, and `X-Hub-Signature-256` is not the body's HMAC under it.
     SignalForbidden = 403: "Sign the body with the shared secret.",
     /// The path does not exist.
-    NotFound = 404: "Use one of the paths on this page.",
+    NotFound = 404: "Use a path of the API.",
     /// No verdict is cached for the session.
     VerdictNotCached = 404: "Submit the verdict, or read it with `GET /v1/verdicts/{session_id}`, which can regenerate it.",
     /// The oracle does not exist.
@@ -104,7 +104,7 @@ problem_codes! {
     /// No freshness policy names the path.
     SignalUnknown = 404: "Register a freshness policy with this path.",
     /// The path does not accept the method.
-    MethodNotAllowed = 405: "Use a method on this page.",
+    MethodNotAllowed = 405: "Use a method that the API has for the path.",
     /// The request took longer than `limits.request_s`, or its headers longer than `limits.idle_s`.
     RequestTimeout = 408: "Send the request again.",
     /// Another request is sending or changing the mail.
