@@ -26,7 +26,11 @@ fn man_pages_render_without_warnings() {
     let ours =
         pages().into_iter().map(|page| page.file()).filter(|file| file.extension() != Some("md".as_ref()));
     for file in verbs.chain(ours) {
-        let output = Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&file).output().unwrap();
+        let output = Command::new("groff")
+            .args(["-man", "-Kutf8", "-Tutf8", "-ww", "-z"])
+            .arg(&file)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{}: {said}", file.display());
     }

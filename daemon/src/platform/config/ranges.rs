@@ -23,7 +23,9 @@ fn check_table(prefix: &str, values: &Value, table: &Value, root: &Value) -> Res
         } else if let (Some(least), Some(most)) = (schema.get("minimum"), schema.get("maximum"))
             && !(least.as_f64()..=most.as_f64()).contains(&value.as_f64())
         {
-            return Err(not_allowed(key, value, format_args!("{least} to {most}")));
+            // JSON has no NaN
+            let given = if value.is_null() { "not a number".to_owned() } else { value.to_string() };
+            return Err(not_allowed(key, given, format_args!("{least} to {most}")));
         }
     }
     Ok(())
