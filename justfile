@@ -37,6 +37,10 @@ real-data folder:
     ORACLED_GROUND_DATA={{quote(folder)}} \
         cargo test --release -p oracled-tests --test integration -- ground_data verification_data --ignored --nocapture --test-threads 1
 
+# write the reference pages and man pages that are generated from the types
+docs:
+    cargo run -p oracled-tests --bin docs
+
 # run the daemon in a temporary directory and walk through its main path
 dev:
     cargo run --release -- dev
@@ -65,7 +69,8 @@ install:
 
     made=$(mktemp -d)
     trap 'rm -rf "$made"' EXIT
-    "$bin/oraclectl" man >"$made/oraclectl.1"
+    mkdir "$made/man1"
+    "$bin/oraclectl" man "$made/man1"
     for shell in bash zsh fish; do "$bin/oraclectl" completions "$shell" >"$made/$shell"; done
 
     put() { "${as_root[@]}" install -D -m "$1" "$2" "$dest$3"; }
@@ -77,7 +82,9 @@ install:
     put 0644 systemd/oracled.service.d/upstreams.conf /etc/systemd/system/oracled.service.d/upstreams.conf
     put 0644 systemd/oracled.sysusers.conf /etc/sysusers.d/oracled.conf
     put 0644 systemd/oracled.tmpfiles.conf /etc/tmpfiles.d/oracled.conf
-    put 0644 "$made/oraclectl.1" /usr/local/share/man/man1/oraclectl.1
+    for page in "$made"/man1/*; do put 0644 "$page" "/usr/local/share/man/man1/${page##*/}"; done
+    put 0644 docs/man/oracled.toml.5 /usr/local/share/man/man5/oracled.toml.5
+    put 0644 docs/man/oracled.8 /usr/local/share/man/man8/oracled.8
     put 0644 "$made/bash" /usr/local/share/bash-completion/completions/oraclectl
     put 0644 "$made/zsh" /usr/local/share/zsh/site-functions/_oraclectl
     put 0644 "$made/fish" /usr/local/share/fish/vendor_completions.d/oraclectl.fish
@@ -116,13 +123,15 @@ uninstall:
         "${units[@]/#//etc/systemd/system/}" \
         /etc/systemd/system/oracled.service.d/upstreams.conf \
         /etc/{sysusers,tmpfiles}.d/oracled.conf \
-        /usr/local/share/man/man1/oraclectl.1 \
+        /usr/local/share/man/man5/oracled.toml.5 \
+        /usr/local/share/man/man8/oracled.8 \
         /usr/local/share/bash-completion/completions/oraclectl \
         /usr/local/share/zsh/site-functions/_oraclectl \
         /usr/local/share/fish/vendor_completions.d/oraclectl.fish
     do
         "${as_root[@]}" rm -f "$dest$path"
     done
+    "${as_root[@]}" rm -f "$dest"/usr/local/share/man/man1/oraclectl{,-*}.1
     if [[ -d "$dest/etc/systemd/system/oracled.service.d" ]]; then
         "${as_root[@]}" rmdir --ignore-fail-on-non-empty "$dest/etc/systemd/system/oracled.service.d"
     fi

@@ -10,10 +10,13 @@ mod verification;
 use crate::base::error::CtlError;
 use crate::base::options::Options;
 use crate::verdict::calibrate::Calibrate;
-use clap::{CommandFactory, Parser, Subcommand};
+pub use base::man::man_pages;
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use std::fs;
 use std::future::Future;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXIT_CODES: &str = "\
@@ -65,6 +68,8 @@ enum Verb {
     Purge(verdict::purge::Purge),
     Session(verdict::session::Session),
     /// Reject new work before a stop, and begin no scheduled pull
+    ///
+    /// Stored verdicts are still served. All other requests are rejected, payloads too.
     Drain(platform::drain::Drain),
     /// Reopen oracle_log.jsonl and apply the configured log level
     Reload,
@@ -89,14 +94,25 @@ enum Verb {
         /// The shell
         shell: Shell,
     },
-    /// Print the man page
-    Man,
+    /// Write the man pages to a folder, one page per verb
+    Man {
+        /// The folder; it must exist
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+}
+
+/// The command line, with the examples of its verbs.
+#[must_use]
+pub fn command() -> Command {
+    base::examples::add_to(Ctl::command())
 }
 
 /// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    let Ctl { options, verb } = Ctl::parse();
+    let Ctl { options, verb } =
+        Ctl::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let json = options.json;
     let out = &mut io::stdout().lock();
     let done = run(verb, &options, out);
@@ -144,29 +160,23 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Completions { shell } => {
             // clap_complete panics if it cannot write
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Ctl::command(), "oraclectl", &mut script);
+            clap_complete::generate(shell, &mut command(), "oraclectl", &mut script);
             Ok(out.write_all(&script)?)
         }
-        Verb::Man => man(out),
+        Verb::Man { dir } => write_man_pages(&dir),
     }
 }
 
-/// Prints one man page with the help of all verbs.
-fn man(out: &mut dyn Write) -> Result<(), CtlError> {
-    let mut command = Ctl::command();
-    command.build();
-    let page = clap_mangen::Man::new(command.clone());
-    page.render_title(out)?;
-    page.render_name_section(out)?;
-    page.render_synopsis_section(out)?;
-    page.render_description_section(out)?;
-    page.render_options_section(out)?;
-    for verb in command.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
-        let help = verb.render_long_help().to_string().replace('\\', "\\e").replace("\n.", "\n\\&.");
-        write!(out, ".SH {}\n.nf\n{help}\n.fi\n", verb.get_name().to_uppercase())?;
+fn write_man_pages(dir: &Path) -> Result<(), CtlError> {
+    for (name, page) in man_pages(command())? {
+        let file = dir.join(name);
+        fs::write(&file, page).map_err(|error| CtlError::Verb {
+            message: format!("cannot write {}: {error}", file.display()),
+            exit_code: 5,
+            was_printed: false,
+        })?;
     }
-    let (_, codes) = EXIT_CODES.split_once('\n').unwrap_or_default();
-    Ok(write!(out, ".SH EXIT STATUS\n.nf\n{codes}\n.fi\n")?)
+    Ok(())
 }
 
 /// Runs a verb that sends requests to the daemon.

@@ -4,7 +4,7 @@ use crate::platform::config::{Config, Flags, shown_url};
 use crate::platform::telemetry;
 use crate::platform::upstreams::Upstreams;
 use crate::{dev, run};
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, Parser, Subcommand};
 use oracled_actors::Clock;
 use std::io::{self, Write};
 use std::path::Path;
@@ -44,6 +44,12 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// The command line.
+#[must_use]
+pub fn command() -> Command {
+    Cli::command()
 }
 
 /// Runs the command line.

@@ -6,6 +6,7 @@ pub mod live;
 pub mod load;
 pub mod making;
 pub mod model;
+pub mod reference;
 pub mod signing;
 pub mod strategies;
 pub mod stream;

@@ -1,10 +1,8 @@
 //! Architecture rules that a program can check, each with its reason.
 
-use oracled_api::base::problem::ProblemCode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use strum::VariantArray as _;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -258,28 +256,6 @@ fn documented_graph_equals_actor_wiring() {
     }
     assert_eq!(drawn, arrows_in_code());
     assert!(drawn.iter().all(|(from, to)| order(from) < order(to)), "an arrow points back: {drawn:?}");
-}
-
-/// The README explains each configuration key, event and problem code.
-#[test]
-fn readme_names_every_configuration_key_event_and_problem_code() {
-    let readme = read(&root().join("README.md"));
-    let config =
-        serde_json::to_value(oracled::platform::config::Config::default()).expect("it is plain data");
-    for (key, value) in config.as_object().expect("it has keys") {
-        let below: Vec<_> =
-            value.as_object().into_iter().flatten().map(|(name, _)| format!("{key}.{name}")).collect();
-        for key in if below.is_empty() { vec![key.clone()] } else { below } {
-            assert!(readme.contains(&format!("`{key}`")), "the README does not name the key {key}");
-        }
-    }
-    for event in oracled_domain::EventKind::NAMES {
-        assert!(readme.contains(&format!("`{event}`")), "the README does not name the event {event}");
-    }
-    for code in ProblemCode::VARIANTS {
-        let code = code.as_str();
-        assert!(readme.contains(&format!("`{code}`")), "the README does not name the code {code}");
-    }
 }
 
 /// The reference explains each field of ground truth documents, and each value that a program may read.

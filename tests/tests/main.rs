@@ -43,6 +43,7 @@ mod openapi;
 mod openapi_shapes;
 mod panics;
 mod real_model;
+mod reference;
 mod regen_consistency;
 mod regen_failures;
 mod regen_limit;

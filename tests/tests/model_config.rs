@@ -120,7 +120,10 @@ async fn invalid_model_setting_is_refused_with_the_allowed_values() {
         ("[model]\nhard_timeout_ms = 99", "`model.hard_timeout_ms` is 99; allowed: 100 to 600000"),
         ("[model]\nsoft_timeout_ms = 20001", "`model.soft_timeout_ms` is 20001; allowed: 1 to 20000"),
         ("[model]\noriginal_temperature = 2.1", "`model.original_temperature` is 2.1; allowed: 0 to 2"),
-        ("[model]\noriginal_temperature = nan", "`model.original_temperature` is NaN"),
+        (
+            "[model]\noriginal_temperature = nan",
+            "`model.original_temperature` is not a number; allowed: 0 to 2",
+        ),
         ("[model]\noriginal_top_p = 1.1", "`model.original_top_p` is 1.1; allowed: 0 to 1"),
         ("[model]\noriginal_top_k = 0", "`model.original_top_k` is 0; allowed: 1 to 1000"),
         ("[model]\nmax_retries = 11", "`model.max_retries` is 11; allowed: 0 to 10"),

@@ -1,4 +1,4 @@
-//! The alerts and the dashboard: they name only metrics that a daemon serves.
+//! The alerts, the dashboard and the table of metrics: they name only metrics that a daemon serves, or all of them.
 
 use oracled_domain::{Label, Tier};
 use oracled_tests::making::{lose, saying};
@@ -179,7 +179,7 @@ async fn served() -> (Served, BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn alerts_and_panels_name_served_metrics_and_panels_cover_every_family() {
+async fn alerts_panels_and_operations_page_match_served_metrics() {
     let (served, families) = served().await;
     for rule in rules() {
         check(rule["expr"].as_str().expect("a rule has an expression"), &served);
@@ -189,7 +189,10 @@ async fn alerts_and_panels_name_served_metrics_and_panels_cover_every_family() {
         check(expression, &served);
     }
     let shown: BTreeSet<_> = shown.iter().flat_map(|expression| asked_for(expression)).collect();
+    let operations = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md"));
+    let operations = operations.expect("the page of operations exists");
     for family in families {
+        assert!(operations.contains(&format!("`{family}")), "docs/operations.md does not name {family}");
         let of_it = |name: &str| name.strip_prefix(&family).is_some_and(|rest| SUFFIXES.contains(&rest));
         assert!(shown.iter().any(|(name, _)| of_it(name)), "no panel shows {family}");
     }

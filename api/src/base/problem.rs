@@ -9,9 +9,9 @@ use serde::Serialize;
 /// The media type of an error.
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
-/// The codes of errors, each with its HTTP status and meaning. A code never changes, so that programs can rely on it.
+/// The codes of errors, each with its meaning, HTTP status and remedy. A code never changes, so that programs can rely on it.
 macro_rules! problem_codes {
-    ($($(#[doc = $doc:literal])* $name:ident = $status:literal,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident = $status:literal: $remedy:literal,)*) => {
         /// The code of an error.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantArray, utoipa::ToSchema)]
         #[serde(rename_all = "snake_case")]
@@ -28,155 +28,173 @@ macro_rules! problem_codes {
                     $(Self::$name => $status,)*
                 }
             }
+
+            /// The meaning, for the reference.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($doc),*).trim_start(),)*
+                }
+            }
+
+            /// What the client or an operator can do, for the reference.
+            #[must_use]
+            pub const fn remedy(self) -> &'static str {
+                match self {
+                    $(Self::$name => $remedy,)*
+                }
+            }
         }
     };
 }
 
 problem_codes! {
     /// The body is not JSON.
-    InvalidJson = 400,
+    InvalidJson = 400: "Send one JSON document.",
     /// The request has a wrong member or parameter.
-    InvalidRequest = 400,
+    InvalidRequest = 400: "Correct the member that `detail` names.",
     /// The tier is none of the three.
-    UnknownTier = 400,
+    UnknownTier = 400: "Send one of the tiers that `detail` lists.",
     /// The session id is invalid.
-    InvalidSessionId = 400,
-    /// The query is too long.
-    QueryTooLong = 400,
+    InvalidSessionId = 400: "Send an id that has the length and the characters that `detail` allows.",
+    /// The query is longer than `limits.query_bytes`.
+    QueryTooLong = 400: "Shorten the query.",
     /// The body did not arrive completely.
-    BodyBroken = 400,
+    BodyBroken = 400: "Send the request again.",
     /// The question cannot be verified.
-    InvalidVerification = 400,
+    InvalidVerification = 400: "Correct the workflow, the identity or the axes, as `detail` says.",
     /// The resolution, revocation or dismissal of a review is invalid.
-    InvalidResolution = 400,
+    InvalidResolution = 400: "Correct the member that `detail` names.",
     /// A document is invalid.
-    InvalidDocument = 400,
+    InvalidDocument = 400: "Correct the document: `detail` has the fault and its position.",
     /// The query is invalid.
-    InvalidQuery = 400,
-    /// The request names a time in the future.
-    TimeInFuture = 400,
-    /// The signature of a signal is missing or wrong.
-    SignalForbidden = 403,
+    InvalidQuery = 400: "Correct the filter, axis or cursor that `detail` names.",
+    /// `known_at`, or the `point_in_time` of a verification, is more than 60 s in the future.
+    TimeInFuture = 400: "Send an earlier time.",
+    /// The freshness policy has a `secret_file`, and `X-Hub-Signature-256` is not the body's HMAC under it.
+    SignalForbidden = 403: "Sign the body with the shared secret.",
     /// The path does not exist.
-    NotFound = 404,
+    NotFound = 404: "Use a path of the API.",
     /// No verdict is cached for the session.
-    VerdictNotCached = 404,
+    VerdictNotCached = 404: "Submit the verdict, or read it with `GET /v1/verdicts/{session_id}`, which can regenerate it.",
     /// The oracle does not exist.
-    OracleUnknown = 404,
-    /// The mail is not in the outbox.
-    MailUnknown = 404,
+    OracleUnknown = 404: "Use an id from `GET /v1/health/oracles`.",
+    /// The mail is not in the outbox: it was sent, dropped or never queued.
+    MailUnknown = 404: "Use an id from `oraclectl outbox`.",
     /// The session is not registered.
-    SessionUnknown = 404,
+    SessionUnknown = 404: "Register it with `PUT /v1/sessions/{session_id}`.",
     /// The ontology is not registered.
-    OntologyUnknown = 404,
+    OntologyUnknown = 404: "Register it first.",
     /// The source is not registered.
-    SourceUnknown = 404,
+    SourceUnknown = 404: "Register it first.",
     /// The pipeline is not registered.
-    PipelineUnknown = 404,
+    PipelineUnknown = 404: "Register it first.",
     /// The document is not registered.
-    DocumentUnknown = 404,
+    DocumentUnknown = 404: "Register it first.",
     /// The workflow is not registered.
-    WorkflowUnknown = 404,
+    WorkflowUnknown = 404: "Register it first.",
     /// No decision has this execution id.
-    ExecutionUnknown = 404,
+    ExecutionUnknown = 404: "Use the `execution_id` of an envelope.",
     /// The review does not exist.
-    ReviewUnknown = 404,
+    ReviewUnknown = 404: "Use an id from `oraclectl review list`.",
     /// The run does not exist.
-    RunUnknown = 404,
+    RunUnknown = 404: "Use an id from `oraclectl ingest list`.",
     /// The record does not exist.
-    RecordUnknown = 404,
-    /// No freshness policy names the signal.
-    SignalUnknown = 404,
+    RecordUnknown = 404: "Use the id of a record that a query returned.",
+    /// No freshness policy names the path.
+    SignalUnknown = 404: "Register a freshness policy with this path.",
     /// The path does not accept the method.
-    MethodNotAllowed = 405,
-    /// The request took too long.
-    RequestTimeout = 408,
+    MethodNotAllowed = 405: "Use a method that the API has for the path.",
+    /// The request took longer than `limits.request_s`, or its headers longer than `limits.idle_s`.
+    RequestTimeout = 408: "Send the request again.",
     /// Another request is sending or changing the mail.
-    MailInFlight = 409,
-    /// The session has another tier, query, original verdict, owner or other facts.
-    SessionMismatch = 409,
-    /// The session's verdict was delivered already.
-    DeliveredAlready = 409,
-    /// The review is resolved.
-    ReviewResolved = 409,
-    /// The review is dismissed.
-    ReviewDismissed = 409,
+    MailInFlight = 409: "Send the request again after a moment.",
+    /// The session has another tier, query or original verdict, another user id opened it (`owner`), or its verdict was
+    /// generated for a read without these `facts`. `mismatch` names the difference.
+    SessionMismatch = 409: "Use a new session id, or the session's own data.",
+    /// The session's first verdict was delivered already.
+    DeliveredAlready = 409: "Read the verdict instead.",
+    /// The review is resolved. `detail` has the reviewer and the time.
+    ReviewResolved = 409: "Revoke the resolution first.",
+    /// The review is dismissed. `detail` has the reviewer and the time.
+    ReviewDismissed = 409: "None: the next question opens a new review.",
     /// The review has no resolution in force.
-    ReviewNotInForce = 409,
+    ReviewNotInForce = 409: "None: there is no resolution to revoke.",
     /// A registered document cannot be changed in this way.
-    DocumentFixed = 409,
+    DocumentFixed = 409: "Register it under a new version or a new id. If a workflow depends on it, change that workflow first.",
     /// The source cannot be approved or deprecated in its current state.
-    ReviewRefused = 409,
+    ReviewRefused = 409: "Change the state that `detail` names first.",
     /// The source is not marked stale.
-    NotInvalidated = 409,
-    /// Another run of the source is in progress.
-    RunBusy = 409,
-    /// The version was read from another payload.
-    VersionKnown = 409,
+    NotInvalidated = 409: "None: there is nothing to confirm.",
+    /// Another run of the source is in progress, or the source is being pruned or rebuilt.
+    RunBusy = 409: "Wait until it has ended.",
+    /// The version was read from another payload, or with another release date.
+    VersionKnown = 409: "Send a new version, or `replace=true` to replace it.",
     /// The run is not in progress.
-    RunNotRunning = 409,
-    /// The run is not held.
-    RunNotHeld = 409,
-    /// Too many runs of the source are held.
-    RunsHeld = 409,
-    /// The run is not completed, or was undone.
-    RunNotInForce = 409,
+    RunNotRunning = 409: "None: the run has ended.",
+    /// The run is not held; only a held run can be approved or discarded.
+    RunNotHeld = 409: "Undo a completed run instead.",
+    /// 16 runs of the source are held. `detail` names them.
+    RunsHeld = 409: "Approve or discard one first.",
+    /// The run is not completed, or was undone. Only a completed run that still counts can be undone.
+    RunNotInForce = 409: "None: the run has no effect.",
     /// The undo would bring back records whose content was pruned.
-    ContentPruned = 409,
+    ContentPruned = 409: "Submit the correct release as a new version.",
     /// Another pull of the pipeline is in progress.
-    PullBusy = 409,
-    /// The source is live: it has no stored records.
-    SourceLive = 409,
-    /// The source does not answer, since it is not approved or is retired.
-    SourceSilent = 409,
-    /// The sources give too few facts that may be used.
-    FactsUnavailable = 409,
-    /// Damaged files cannot be rebuilt.
-    NotRebuilt = 409,
-    /// The body is too long.
-    BodyTooLarge = 413,
+    PullBusy = 409: "Wait until it has ended.",
+    /// The source is live: it has an adapter, and no stored records and no pipeline.
+    SourceLive = 409: "Use `POST /v1/verify`.",
+    /// The source does not answer: it is not approved, or its deprecation date has passed.
+    SourceSilent = 409: "Approve the source, or query another one.",
+    /// A decision that facts depend on is not authoritative, or no template fits a record, which `detail` names.
+    FactsUnavailable = 409: "Send the request again after `Retry-After`, if it is there. Otherwise add the template.",
+    /// Damaged files cannot be rebuilt: the payload of a run, which `detail` names, cannot be read, or the rebuild was
+    /// cancelled. The source is unchanged.
+    NotRebuilt = 409: "Restore the payload from a backup, or ingest it again.",
+    /// The body is longer than the limit that `detail` names.
+    BodyTooLarge = 413: "Send a shorter body, or raise the limit.",
     /// The content type is wrong.
-    UnsupportedMediaType = 415,
-    /// The verdict did not pass the crosscheck.
-    CrosscheckRejected = 422,
-    /// The verdict did not pass the rules.
-    RulesRejected = 422,
+    UnsupportedMediaType = 415: "Send the `Content-Type` that `detail` names.",
+    /// The verdict did not pass the crosscheck. `decision` has the reason.
+    CrosscheckRejected = 422: "Do not deliver the verdict. Submit a verdict that passes, under the same session.",
+    /// The verdict did not pass the rules. `evaluation` has the evidence.
+    RulesRejected = 422: "Do not deliver the verdict. Submit a verdict that passes, under the same session.",
     /// The query exceeds the work limit.
-    QueryTooCostly = 422,
+    QueryTooCostly = 422: "Fix identity axes or an indexed axis, or use fewer filters.",
     /// The session's verdict was regenerated a short time ago.
-    RegenRateLimited = 429,
-    /// Too many signals arrive at a path.
-    SignalRateLimited = 429,
-    /// The headers are too long, or too many.
-    HeadersTooLarge = 431,
-    /// An internal error; the service log has details.
-    InternalError = 500,
-    /// The log has another envelope than was returned.
-    DecisionAltered = 500,
-    /// A file of the source is damaged or missing.
-    SourceDamaged = 500,
-    /// The model answered without a verdict.
-    ModelRefused = 502,
-    /// The model rejected the request, and will reject it again.
-    ModelRefusedRequest = 502,
-    /// The payload could not be pulled.
-    PullFailed = 502,
-    /// The limit on calls of the model is reached.
-    ModelBusy = 503,
-    /// The model is not available.
-    ModelUnavailable = 503,
-    /// The daemon is overloaded.
-    Overloaded = 503,
-    /// The daemon is draining.
-    Draining = 503,
+    RegenRateLimited = 429: "Wait for `Retry-After`, which is exact.",
+    /// More than 10 signals a minute arrive at the path.
+    SignalRateLimited = 429: "Wait for `Retry-After`.",
+    /// The headers are longer than `limits.header_bytes`, or more than `limits.headers`.
+    HeadersTooLarge = 431: "Send fewer or shorter headers.",
+    /// An internal error; nothing was approved.
+    InternalError = 500: "Read the service log, which has the details under the request id.",
+    /// The envelope in the log is not the one that was returned, so none is returned.
+    DecisionAltered = 500: "Compare the log with a backup: the entry was changed after it was written.",
+    /// A file of the source is damaged or missing; `detail` names it. Other sources answer.
+    SourceDamaged = 500: "Rebuild the source, as `detail` says.",
+    /// The model blocked the prompt, stopped early, declined, or returned no text.
+    ModelRefused = 502: "Send the request again after `Retry-After`, or submit a verdict.",
+    /// The model answered 400, 401, 403, 404, 413 or 422, and will reject the same request again. An alert fires.
+    ModelRefusedRequest = 502: "Correct the model's configuration: its key, name or URL.",
+    /// The payload could not be pulled. `detail` has the cause.
+    PullFailed = 502: "Correct the pipeline or its credential, or pull again later.",
+    /// The limit of requests to the model is reached.
+    ModelBusy = 503: "Wait for `Retry-After`, or raise `model.calls_per_minute` or `model.calls_at_once`.",
+    /// The model cannot be reached, or no model is configured.
+    ModelUnavailable = 503: "Wait for `Retry-After`. Without that header, configure a model.",
+    /// The daemon is overloaded. Nothing was delivered.
+    Overloaded = 503: "Wait for `Retry-After`.",
+    /// The daemon is draining. Nothing was delivered.
+    Draining = 503: "Wait for `Retry-After`, or end draining with `oraclectl drain --off`.",
     /// The log cannot be written, so nothing is delivered.
-    StorageUnavailable = 503,
-    /// The scan reached its deadline.
-    QueryStopped = 503,
-    /// The source's data is too old.
-    SourceStale = 503,
-    /// The model did not answer in time.
-    ModelTimeout = 504,
+    StorageUnavailable = 503: "Wait for `Retry-After`; free space on the disk of the state directory.",
+    /// The scan took longer than 5 s.
+    QueryStopped = 503: "Send the request again after `Retry-After`, or use fewer filters.",
+    /// The source's data is older than its freshness policy allows.
+    SourceStale = 503: "Ingest a newer version, or confirm that the data is still valid.",
+    /// The model did not answer within `model.deadline_ms`.
+    ModelTimeout = 504: "Wait for `Retry-After`.",
 }
 
 impl ProblemCode {

@@ -9,17 +9,20 @@ use oracled_api::base::directories::Directories;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The heading of the global options in each help, after the verb's own options.
+const HEADING: &str = "Global options";
+
 /// The global options.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// The routes' socket [env: ORACLED_SOCKET]
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = HEADING, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// The administrators' socket [env: ORACLED_CONTROL_SOCKET]
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = HEADING, value_name = "PATH")]
     pub(crate) control_socket: Option<PathBuf>,
     /// Print JSON, for programs
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = HEADING)]
     pub(crate) json: bool,
 }
 

@@ -52,6 +52,8 @@ enum Action {
         reason: String,
     },
     /// Compare the files, payloads and raw records of a source with their digests
+    ///
+    /// The exit status is 1 after a fault. Ctrl-C stops the check. The daemon checks every source once a day.
     Verify {
         /// The source
         oracle_id: SourceId,
@@ -65,6 +67,8 @@ enum Action {
         before: Option<Moment>,
     },
     /// Rebuild damaged or missing files of a source from its archived payloads
+    ///
+    /// The rebuilt files have the same bytes, so the records stay the same.
     Rebuild {
         /// The source
         oracle_id: SourceId,

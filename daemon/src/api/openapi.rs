@@ -73,6 +73,12 @@ impl Modify for Problems {
 )]
 struct Description;
 
+/// The description of each socket, with the name of the socket.
+#[must_use]
+pub fn documents() -> [(&'static str, utoipa::openapi::OpenApi); 1] {
+    [("The routes' socket", Description::openapi())]
+}
+
 /// The description, as JSON.
 #[utoipa::path(get, path = "/openapi.json", responses((status = 200, description = "This document", body = Object)))]
 pub async fn get() -> Json<utoipa::openapi::OpenApi> {

@@ -70,6 +70,11 @@ pub(super) async fn get(
 
 /// Registers a document, in place of the one with its id.
 ///
+/// The id of an ontology is `NAME@VERSION`; an ontology is immutable under its version. A freshness policy and an adapter
+/// have the id of their source. A document has up to 4 MiB. An unknown field, and a duplicate name in an object, are
+/// errors that name the position. The members `kind` and `$schema` are ignored. A day without a time is its midnight in
+/// UTC.
+///
 /// `InvalidRequest` if the kind does not exist; `InvalidDocument`; `DocumentFixed` if the document cannot be changed in this
 /// way; `…Unknown` if a document that it names is not registered. If the entry cannot be committed, nothing changes.
 pub(super) async fn put(
@@ -95,6 +100,8 @@ pub(super) async fn put(
 }
 
 /// Registers several documents in the order of their dependencies, by one commit: all of them, or none if one has a fault.
+///
+/// A request has up to 1,000 documents and 8 MiB. With `dry_run`, none is registered.
 ///
 /// # Errors
 /// `InvalidRequest`. The fault of a document is in its result.

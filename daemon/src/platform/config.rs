@@ -1,7 +1,6 @@
 //! The configuration: defaults, then the TOML file, then `ORACLED_…` variables, then flags.
 //!
-//! An unknown key, a wrong type or a value out of range is an error with the key and the allowed values. Variables that do
-//! not look like a key are ignored and logged. TMM's constants cannot be configured.
+//! The types give the reference, `docs/reference/configuration.md`, and the ranges of values.
 
 mod cleartext;
 mod error;
@@ -9,6 +8,7 @@ mod flags;
 mod ingestion;
 mod mail;
 mod model;
+mod ranges;
 mod rules;
 mod variables;
 
@@ -16,6 +16,7 @@ use cleartext::check_url;
 pub(crate) use cleartext::{has_login, is_cleartext, is_local, shown_url};
 pub use error::ConfigError;
 pub use flags::{CONFIG_VARIABLE, Flags};
+use ingestion::CredentialKeys;
 pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
 pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
 pub use model::{Model, Provider};
@@ -34,6 +35,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use utoipa::ToSchema;
 use variables::Variables;
 
 /// The prefix of every variable. Two underscores separate levels: `ORACLED_LIMITS__BODY_BYTES`.
@@ -41,41 +43,77 @@ const PREFIX: &str = "ORACLED";
 /// Maximum length of a Unix socket's path, in bytes.
 const SOCKET_PATH_MAX_BYTES: usize = 107;
 
-/// The whole configuration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The configuration of `oracled`: defaults, then the TOML file, then variables, then flags. A later source overrides an earlier one.
+///
+/// `oracled serve --config FILE` reads a file. The default is `oracled.toml` in systemd's configuration directory, else in
+/// `$XDG_CONFIG_HOME/oracled/`, if it exists. A key in a table is written `table.key` here. Its variable is `ORACLED_`, the
+/// table, two underscores and the key: `ORACLED_LIMITS__BODY_BYTES`. `oracled check-config` prints the resulting
+/// configuration, or its errors.
+///
+/// An unknown key, a wrong type and a value out of range are errors. An unknown variable is an error if it looks like a key:
+/// its name differs from a key's in at most two letters, or the part before its first `__` is a table or a key. Other
+/// variables that begin with `ORACLED_` are ignored, and listed in the service log and by `oracled check-config`. Container
+/// platforms set such variables, for example `ORACLED_PORT` and `ORACLED_SERVICE_HOST` for a service named `oracled`.
+///
+/// TMM's constants cannot be configured.
+///
+/// ```toml
+/// [model]                                  # Gemini needs only a key: see model.api_key_file
+/// provider = "openai"                      # vLLM, llama.cpp, Ollama
+/// base_url = "http://127.0.0.1:8000/v1"    # with /v1; Gemini's has no version
+/// name = "qwen2.5-7b-instruct"
+///
+/// [mail]
+/// transport = "smtp"
+/// smtp_host = "mail.example.org"
+/// smtp_user = "oracle"
+/// from = "The Oracle <oracle@example.org>"
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Directory of the store and `oracle_log.jsonl`.
+    /// Directory of the store and `oracle_log.jsonl`. The default is systemd's state directory, else
+    /// `$XDG_STATE_HOME/oracled`.
+    #[schema(value_type = String)]
     pub state_dir: PathBuf,
-    /// Path of the routes' socket.
+    /// Path of the routes' socket, at most 107 bytes long. The default is `oracled.sock` in systemd's runtime directory,
+    /// else in `$XDG_RUNTIME_DIR/oracled/`, else in the state directory.
+    #[schema(value_type = String)]
     pub socket: PathBuf,
-    /// Path of the administrators' socket.
+    /// Path of the administrators' socket, at most 107 bytes long. The default is `control.sock` in the same directory as
+    /// the routes' socket.
+    #[schema(value_type = String)]
     pub control_socket: PathBuf,
-    /// Mode of the routes' socket, as octal digits.
+    /// Mode of the routes' socket: 3 or 4 octal digits, from `0600` on. It applies if the daemon binds the socket, and not
+    /// systemd.
     pub socket_mode: String,
-    /// Group of the routes' socket, by name. The default is the daemon's own group.
+    /// Group of the routes' socket, by name. The default is the daemon's own group. It applies if the daemon binds the
+    /// socket, and not systemd.
     pub socket_group: Option<String>,
-    /// Mode of the administrators' socket, as octal digits.
+    /// Mode of the administrators' socket, as for `socket_mode`. A mode that lets others write is an error. `0660` with
+    /// `control_socket_group` lets that group control the daemon.
     pub control_socket_mode: String,
-    /// Group of the administrators' socket, by name. The default is the daemon's own group.
+    /// Group of the administrators' socket, as for `socket_group`. The default is the daemon's own group.
     pub control_socket_group: Option<String>,
-    /// Format of the service log.
+    /// Format of the service log: `text`, which is journald's own fields if systemd runs the daemon, or `json`, one object
+    /// a line.
     pub log_format: LogFormat,
-    /// Level of the service log, as tracing filter directives.
+    /// Level of the service log: `error`, `warn`, `info`, `debug`, `trace`, or tracing's filter directives. A reload
+    /// applies it.
     pub log_level: String,
-    /// Contact for customers with a question about a refused verdict. Without it, answers have none.
+    /// Contact for customers with a question about a rejected verdict. Without it, answers have none.
     pub contact: Option<String>,
     /// Limits of requests and connections.
     pub limits: Limits,
     /// Memory and disk space of the store.
     pub storage: Storage,
-    /// When a panicking actor ends the daemon.
+    /// When a panicking actor ends the daemon, so that systemd restarts it.
     pub supervision: Supervision,
     /// The model and its calls.
     pub model: Model,
     /// Mail to customers.
     pub mail: Mail,
-    /// When an upstream system counts as failing, and its circuit opens.
+    /// When an oracle (a model, a mail service or a live source) counts as failing, and its circuit opens.
     pub health: HealthConfig,
     /// Delivery of verdicts.
     pub gate: Gate,
@@ -88,21 +126,25 @@ pub struct Config {
 }
 
 /// Delivery of verdicts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// How members of a verdict that were not judged are handled.
+    /// How members of a verdict that its tier does not have are handled; they are not judged. `strip` removes them before
+    /// delivery, `refuse` rejects the verdict, and `deliver` delivers them.
     pub unexpected_fields: UnexpectedFields,
 }
 
 /// Limits of verification, and the credentials of live sources.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Verification {
-    /// Maximum number of verifications in progress.
+    /// Maximum number of concurrent questions to sources. Further ones wait within the latency budget of their workflow.
+    #[schema(minimum = 1, maximum = 10_000)]
     pub at_once: usize,
-    /// Credentials for live sources.
+    /// The credential for each live source, by its `oracle_id`. `ingestion.allow_local`, `ingestion.connect_s` and
+    /// `ingestion.idle_s` also apply to live sources.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, CredentialKeys>)]
     pub credentials: BTreeMap<SourceId, Credential>,
 }
 
@@ -113,58 +155,87 @@ impl Default for Verification {
 }
 
 /// The limits; each has its own error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Length of a request's body, in bytes.
+    /// Maximum length of a request's body.
+    #[schema(minimum = 1024, maximum = 67_108_864)]
     pub body_bytes: usize,
-    /// Length of all requests' bodies together, as far as they have arrived, in bytes.
+    /// Memory for the bodies of all requests together; at least `limits.body_bytes`. The responses of the rules and the
+    /// pages of queries each have a limit of the same size.
+    ///
+    /// A request whose body does not fit is answered with 503. A response of the rules keeps its memory until the client
+    /// has read it. A page of a query reserves twice its maximum size, and is answered with 503 if that memory does not
+    /// become free within 5 s. While requests wait for this memory, a client is disconnected if it leaves its response
+    /// unread for 2 s, or reads less than 1 MiB/s for 2 s.
+    #[schema(minimum = 1024, maximum = 1_099_511_627_776u64)]
     pub bodies_bytes: usize,
-    /// Length of a query, in bytes.
+    /// Maximum length of a query.
+    #[schema(minimum = 1, maximum = 1_048_576)]
     pub query_bytes: usize,
-    /// Length of a session id, in characters.
+    /// Maximum length of a session id.
+    #[schema(minimum = 1, maximum = 255)]
     pub session_id_chars: usize,
-    /// Length of all headers of a request together, in bytes.
+    /// Maximum length of all headers of a request together. More than twice that ends the connection with a bare 431.
+    #[schema(minimum = 1024, maximum = 262_144)]
     pub header_bytes: usize,
-    /// Number of headers of a request.
+    /// Maximum number of headers of a request. More than twice that ends the connection with a bare 431.
+    #[schema(minimum = 8, maximum = 1000)]
     pub headers: usize,
-    /// Number of connections to the routes' socket.
+    /// Maximum number of connections to the routes' socket. A further one gets 503, or is closed at once while 32 such
+    /// responses are being written. Each socket accepts at most 16 connections in 5 ms; others wait in the kernel's
+    /// backlog.
+    #[schema(minimum = 1, maximum = 1_000_000)]
     pub connections: usize,
-    /// Number of connections to the administrators' socket.
+    /// Maximum number of connections to the administrators' socket, as for `limits.connections`.
+    #[schema(minimum = 1, maximum = 10_000)]
     pub control_connections: usize,
-    /// Number of verdicts in flight.
+    /// Maximum number of verdicts in flight.
+    #[schema(minimum = 1, maximum = 1_000_000)]
     pub in_flight: usize,
-    /// Time in seconds that a connection may be idle, take for a request's headers, or leave an answer unread.
+    /// Time that a connection may be idle, may take for a request's headers, or (on the routes' socket) may leave a
+    /// response unread.
+    #[schema(minimum = 1, maximum = 3600)]
     pub idle_s: u64,
-    /// Time for a whole request, in seconds.
+    /// Time limit of a whole request.
+    #[schema(minimum = 1, maximum = 3600)]
     pub request_s: u64,
-    /// Time that a stop waits for requests in flight, in seconds.
+    /// Time that a stop waits for requests in flight. The generation of a verdict may take `model.deadline_ms`.
+    #[schema(minimum = 0, maximum = 3600)]
     pub shutdown_s: u64,
 }
 
 /// Memory and disk space of the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Storage {
-    /// Size of the database's page cache, in bytes.
+    /// Size of the database's page cache.
+    #[schema(minimum = 1_048_576, maximum = 1_099_511_627_776u64)]
     pub cache_bytes: u64,
-    /// Size of the cache of recent verdicts, in bytes.
+    /// Size of the cache of recent verdicts.
+    #[schema(minimum = 65_536, maximum = 1_099_511_627_776u64)]
     pub hot_bytes: u64,
-    /// Size of the cache for the files of the ground-truth layer, in bytes.
+    /// Size of the cache of facts of sources, for lookups of single facts.
+    #[schema(minimum = 1_048_576, maximum = 1_099_511_627_776u64)]
     pub facts_cache_bytes: u64,
-    /// Minimum free space on the disk of the state directory, in bytes. Below it, new work is rejected.
+    /// Minimum free space on the disk of the state directory. Below it, new work is answered with 503
+    /// `storage_unavailable`; reads continue.
+    #[schema(minimum = 0, maximum = 1_152_921_504_606_846_976u64)]
     pub min_free_bytes: u64,
 }
 
 /// When a panicking actor ends the daemon, so that systemd restarts it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Supervision {
-    /// Maximum number of panics in the window.
+    /// Maximum number of panics of one actor in the window. One more ends the daemon with a failure.
+    #[schema(minimum = 0, maximum = 1_000_000)]
     pub max_panics: usize,
-    /// Length of the window, in seconds.
+    /// Length of the window.
+    #[schema(minimum = 1, maximum = 86_400)]
     pub window_s: u64,
-    /// Maximum pause before an actor is restarted, in milliseconds.
+    /// Maximum pause before an actor is restarted.
+    #[schema(minimum = 0, maximum = 60_000)]
     pub max_pause_ms: u64,
 }
 
@@ -280,38 +351,13 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        const KIB: usize = 1024;
-        let Limits { body_bytes, query_bytes, session_id_chars, header_bytes, headers, .. } = self.limits;
-        let Limits { connections, control_connections, in_flight, idle_s, request_s, shutdown_s, .. } =
-            self.limits;
-        within("limits.body_bytes", body_bytes, KIB..=64 * KIB * KIB)?;
-        within("limits.bodies_bytes", self.limits.bodies_bytes, body_bytes..=1 << 40)?;
-        within("limits.query_bytes", query_bytes, 1..=KIB * KIB)?;
-        within(
-            "limits.session_id_chars",
-            session_id_chars,
-            1..=oracled_domain::verdict::session::SESSION_ID_MAX_CHARS,
-        )?;
-        within("limits.header_bytes", header_bytes, KIB..=256 * KIB)?;
-        within("limits.headers", headers, 8..=1000)?;
-        within("limits.connections", connections, 1..=1_000_000)?;
-        within("limits.control_connections", control_connections, 1..=10_000)?;
-        within("limits.in_flight", in_flight, 1..=1_000_000)?;
-        within("limits.idle_s", idle_s, 1..=3600)?;
-        within("limits.request_s", request_s, 1..=3600)?;
-        within("limits.shutdown_s", shutdown_s, 0..=3600)?;
-        within("storage.cache_bytes", self.storage.cache_bytes, 1 << 20..=1 << 40)?;
-        within("storage.hot_bytes", self.storage.hot_bytes, 1 << 16..=1 << 40)?;
-        within("storage.facts_cache_bytes", self.storage.facts_cache_bytes, 1 << 20..=1 << 40)?;
-        within("storage.min_free_bytes", self.storage.min_free_bytes, 0..=1 << 60)?;
-        within("supervision.max_panics", self.supervision.max_panics, 0..=1_000_000)?;
-        within("supervision.window_s", self.supervision.window_s, 1..=86_400)?;
-        within("supervision.max_pause_ms", self.supervision.max_pause_ms, 0..=60_000)?;
+        ranges::check(self)?;
+        let Limits { body_bytes, bodies_bytes, request_s, .. } = self.limits;
+        within("limits.bodies_bytes", bodies_bytes, body_bytes..=1 << 40)?;
         self.model.check(request_s)?;
         self.mail.check()?;
         self.rules.check()?;
         self.ingestion.check(request_s)?;
-        within("verification.at_once", self.verification.at_once, 1..=10_000)?;
         if self.state_dir.as_os_str().is_empty() {
             return Err(not_allowed("state_dir", "empty", "the path of a directory"));
         }
@@ -364,8 +410,8 @@ fn without_source(error: &str) -> String {
     error.lines().filter(|line| !is_quoted(line)).map(str::trim).collect::<Vec<_>>().join(": ")
 }
 
-fn not_allowed(key: &'static str, given: impl Display, allowed: impl Display) -> ConfigError {
-    ConfigError::NotAllowed { key, given: given.to_string(), allowed: allowed.to_string() }
+fn not_allowed(key: impl Into<String>, given: impl Display, allowed: impl Display) -> ConfigError {
+    ConfigError::NotAllowed { key: key.into(), given: given.to_string(), allowed: allowed.to_string() }
 }
 
 fn within<N: PartialOrd + Display>(

@@ -77,7 +77,7 @@ pub enum EventKind {
         /// The error.
         cause: String,
     },
-    /// A text, or the text of a verdict, was checked against facts.
+    /// A text, or the text of a verdict, was checked against facts. `session_id` is null for a text without a session.
     RulesEvaluated(RulesEntry),
     /// The stored check that rejected a session's verdict was discarded to make room for newer ones.
     RefusalDropped {
@@ -154,11 +154,12 @@ pub enum EventKind {
         /// The digest of the prompt, and the settings of the model.
         generation: Generation,
     },
-    /// An upstream system was called.
+    /// One request was sent to the model. The entry has the RFC's fields, and further details of the call.
     OracleInteraction(Interaction),
     /// A regenerated verdict was compared with the verdict that was delivered first.
     RegenDivergenceCheck(DivergenceCheck),
-    /// Regenerated verdicts differ from the delivered ones more often than chance explains.
+    /// More than 5 % of the last 100 regenerated verdicts (of 20 at least) differ from the verdicts that were delivered
+    /// first.
     InfrastructureVariance {
         /// The number of regenerations, and how many of them differed.
         #[serde(flatten)]
@@ -184,7 +185,7 @@ pub enum EventKind {
         /// The number of the attempt, from 1.
         attempt: u32,
     },
-    /// A mail could not be sent.
+    /// An attempt to send a mail failed.
     MailFailed {
         /// The id of the mail.
         mail_id: MailId,
@@ -211,7 +212,8 @@ pub enum EventKind {
         /// The administrator's process.
         peer: Peer,
     },
-    /// An administrator changed the operation of the daemon.
+    /// An administrator drained or reloaded the daemon, set the level of the service log, or probed an oracle; or a signal
+    /// reloaded the daemon.
     ControlAction {
         /// The verb.
         action: String,
@@ -259,16 +261,21 @@ pub enum EventKind {
     /// Damaged or missing files of a source were recreated.
     SourceRebuilt(RebuildEntry),
     /// A source was read by a query, by the id of a record, by the change feed, or by an export.
+    ///
+    /// These entries are written in groups, and the response does not wait for the disk: a crash may lose those of the last
+    /// 100 ms. A clean stop loses none. While more than 4,096 of them wait, reads wait too; no entry is dropped. While the
+    /// log accepts no entries, reads of sources get 503 `storage_unavailable`, and their entries go to standard error.
     SourceQueried(QueryEntry),
-    /// A source was queried for a verification.
+    /// A source was queried for a verification. The entry has the fields of the RFC's `OracleInteractionLog`.
     SourceAsked(SourceAskedEntry),
-    /// A verification was decided.
+    /// A verification was decided. The entry has all inputs, from which the same envelope can be computed again.
     VerificationDecided(VerificationEntry),
-    /// A question was submitted to a reviewer.
+    /// A review was opened: a question that the sources did not settle. The entry has every candidate with its provenance.
     ReviewOpened(ReviewEntry),
     /// A reviewer decided a review.
     ReviewResolved(ResolutionEntry),
-    /// Cached answers of live sources were removed.
+    /// Cached answers of live sources were removed: each was too old for its adapter, was read by another adapter, or only
+    /// had the time of its issue.
     KeptAnswersRemoved(KeptRemovedEntry),
     /// The resolution of a review was revoked.
     ReviewRevoked(RevocationEntry),

@@ -12,6 +12,10 @@ use std::sync::Arc;
 
 /// The changes after `since`. `next` is the `since` for the next request, even at the end, since more changes may follow.
 ///
+/// Changes are in the order in which they became known: a version became valid, was superseded, was withdrawn, and so on.
+/// `withheld` names sources that do not answer, whose changes are left out. Once such a source is approved, a request
+/// with its `oracle_id` returns its changes from the beginning.
+///
 /// # Errors
 /// `invalid_request` if `since` is invalid; `source_unknown`, `source_silent`.
 #[utoipa::path(

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// A record by its id, with its validity and its freshness.
 ///
+/// The record is returned whatever its status is now.
+///
 /// # Errors
 /// `record_unknown`, `source_silent`, `source_stale`.
 #[utoipa::path(
@@ -34,6 +36,8 @@ pub async fn get(
 }
 
 /// The provenance of a record whose source answers.
+///
+/// The provenance leads to the hash and the payload offset of the raw record.
 ///
 /// # Errors
 /// `record_unknown`, `source_silent`.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// Every registered source, in the order of their ids.
 ///
+/// `identity` has the axes that identify the subject of a record.
+///
 /// # Errors
 /// If the store cannot be read.
 #[utoipa::path(

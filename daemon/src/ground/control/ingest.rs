@@ -35,6 +35,9 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
 /// Archives the body, with any media type, and starts a run over it: 202, or 200 if an identical run has read the same
 /// records before.
 ///
+/// The payload is archived while it arrives. If it breaks off, or if no bytes arrive for `limits.idle_s`, it is
+/// discarded. It has up to `ingestion.max_payload_bytes`.
+///
 /// # Errors
 /// `Draining`; `PipelineUnknown`, `InvalidRequest`; `RunBusy` while another run of the source is in progress;
 /// `BodyTooLarge`, `BodyBroken`; `RequestTimeout` if no bytes arrive for too long. The payload is then discarded.

@@ -77,6 +77,8 @@ pub async fn invalidate(
 
 /// Confirms the data of an invalidated source. Returns the source.
 ///
+/// The source no longer counts as stale, unless its data is too old.
+///
 /// # Errors
 /// `SourceUnknown`, `InvalidRequest`, `NotInvalidated`. If the entry cannot be committed, nothing changes.
 pub async fn confirm(

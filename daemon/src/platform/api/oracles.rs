@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 /// The health of every oracle, in the order of their names.
 ///
+/// An oracle is a model, a mail service, or a source that a verification has asked. Latencies are of the last 256
+/// successful calls.
+///
 /// # Errors
 /// If the actor does not answer.
 #[utoipa::path(

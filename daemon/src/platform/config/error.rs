@@ -33,7 +33,7 @@ pub enum ConfigError {
     #[error("configuration: `{key}` is {given}; allowed: {allowed}")]
     NotAllowed {
         /// The key.
-        key: &'static str,
+        key: String,
         /// The given value.
         given: String,
         /// The allowed values.

@@ -11,6 +11,8 @@ pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Flags {
     /// Configuration file
+    ///
+    /// The default is oracled.toml in systemd's configuration directory, else in $XDG_CONFIG_HOME/oracled/, if it exists.
     #[arg(long, value_name = "FILE", env = CONFIG_VARIABLE)]
     pub config: Option<PathBuf>,
     /// Directory of the store and oracle_log.jsonl
@@ -25,7 +27,9 @@ pub struct Flags {
     /// Format of the service log
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// Send keys, passwords, mail and credentials of sources over a network without encryption if the configuration requires it
+    /// Allow a model's key, a mail server's password, mail, or the credential of a source to cross a network in clear text
+    ///
+    /// Each start logs a warning. Without this flag, such a configuration is an error.
     #[arg(long)]
     pub allow_cleartext: bool,
 }

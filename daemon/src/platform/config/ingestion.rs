@@ -1,6 +1,6 @@
 //! Ingestion: the limits of pulls and runs, and the credentials of pipelines.
 
-use super::{ConfigError, has_login, not_allowed, within};
+use super::{ConfigError, has_login, not_allowed};
 use ipnet::IpNet;
 use oracled_actors::ground::pull::{Origin, PullSettings};
 use oracled_actors::upstream::oracle::LiveSettings;
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use utoipa::ToSchema;
 
 /// Time in seconds that remains after a query has waited for fresh data, so that it gets an error and not a timeout.
 const LEFT_FOR_THE_REST_S: u64 = 1;
@@ -61,7 +62,7 @@ pub enum SecretFrom {
 
 /// A credential, and the origin that it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Keys", into = "Keys")]
+#[serde(try_from = "CredentialKeys", into = "CredentialKeys")]
 pub struct Credential {
     /// The origin of the endpoints that receive the credential.
     pub origin: Origin,
@@ -101,40 +102,88 @@ pub enum Proof {
     },
 }
 
-/// A credential as it is written. The given keys decide its kind.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// A credential as it is written. Its keys decide its kind: `header` with a key (`api_key`), a token or `token_url` with a
+/// client (`oauth`), or `certificate_file` with its key (`mtls`). All kinds require `origin`.
+///
+/// A document, of a pipeline or an adapter, names the kind of authentication; the configuration has the credential and its
+/// `origin`. A credential is sent only to its `origin` (scheme, host and port), and only by `https` or to a numeric address
+/// within `ingestion.allow_local`. `--allow-cleartext` removes the second condition, except for a certificate, which always
+/// needs `https`. The second condition and that flag also apply to an endpoint with a key in its query.
+///
+/// A pipeline with an endpoint of another origin is rejected. A pipeline whose credential is not configured yet is
+/// registered, but cannot be pulled. Secrets are read at the start.
+///
+/// ```toml
+/// [ingestion.credentials.prices]           # api_key: a key in a header of its own
+/// origin = "https://api.example.com"
+/// header = "X-Api-Key"
+/// key_file = "/run/credentials/oracled.service/oracled_prices"    # or key_env = "PRICES_KEY"
+///
+/// [ingestion.credentials.weather]          # oauth: a bearer token
+/// origin = "https://weather.example.org:8443"
+/// token_env = "WEATHER_TOKEN"              # or token_file
+///
+/// [ingestion.credentials.labs]             # oauth: client credentials, which request tokens
+/// origin = "https://labs.example.org"
+/// token_url = "https://login.example.org/token"
+/// client_id = "oracled"
+/// client_secret_file = "/etc/oracled/labs-secret"                 # or client_secret_env
+/// scope = "read"                           # optional
+///
+/// [ingestion.credentials.filings]          # mtls: a certificate and its key, in PEM
+/// origin = "https://filings.example.org"
+/// certificate_file = "/etc/oracled/filings.crt"
+/// key_file = "/run/credentials/oracled.service/oracled_filings.key"
+/// ```
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Keys {
+pub(super) struct CredentialKeys {
+    /// The origin of the endpoints that receive the credential: `https://host` or `https://host:port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
+    /// The header with an API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     header: Option<String>,
+    /// File with the API key; with `certificate_file`, the PEM file with the private key.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     key_file: Option<PathBuf>,
+    /// Variable with the API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_env: Option<String>,
+    /// File with a bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     token_file: Option<PathBuf>,
+    /// Variable with a bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
     token_env: Option<String>,
+    /// The URL that issues tokens for client credentials (OAuth 2.0).
     #[serde(skip_serializing_if = "Option::is_none")]
     token_url: Option<String>,
+    /// The id of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_id: Option<String>,
+    /// File with the secret of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     client_secret_file: Option<PathBuf>,
+    /// Variable with the secret of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_secret_env: Option<String>,
+    /// The requested scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
+    /// PEM file with the client certificate, followed by the intermediate certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     certificate_file: Option<PathBuf>,
 }
 
-impl TryFrom<Keys> for Credential {
+impl TryFrom<CredentialKeys> for Credential {
     type Error = String;
 
-    fn try_from(mut keys: Keys) -> Result<Self, String> {
+    fn try_from(mut keys: CredentialKeys) -> Result<Self, String> {
         let origin =
             keys.origin.take().ok_or("`origin` is missing; set the origin that receives the credential")?;
         let origin = origin.parse().map_err(|error| format!("`origin` is not an origin; {error}"))?;
@@ -142,10 +191,10 @@ impl TryFrom<Keys> for Credential {
     }
 }
 
-impl TryFrom<Keys> for Proof {
+impl TryFrom<CredentialKeys> for Proof {
     type Error = &'static str;
 
-    fn try_from(mut keys: Keys) -> Result<Self, &'static str> {
+    fn try_from(mut keys: CredentialKeys) -> Result<Self, &'static str> {
         const ALLOWED: &str = "a credential has other keys; allowed: `header` with one of `key_file` and `key_env`; one of \
                                `token_file` and `token_env`; `token_url`, `client_id` with one of `client_secret_file` and \
                                `client_secret_env`, and perhaps `scope`; `certificate_file` and `key_file`";
@@ -173,7 +222,7 @@ impl TryFrom<Keys> for Proof {
     }
 }
 
-impl Keys {
+impl CredentialKeys {
     fn is_empty(&self) -> bool {
         let Self { origin, header, key_env, token_env, token_url, client_id, client_secret_env, .. } = self;
         let words =
@@ -192,13 +241,13 @@ fn one_of(file: &mut Option<PathBuf>, variable: &mut Option<String>) -> Option<S
     }
 }
 
-impl From<Credential> for Keys {
+impl From<Credential> for CredentialKeys {
     fn from(Credential { origin, proof }: Credential) -> Self {
         Self { origin: Some(origin.to_string()), ..proof.into() }
     }
 }
 
-impl From<Proof> for Keys {
+impl From<Proof> for CredentialKeys {
     fn from(proof: Proof) -> Self {
         let parts = |secret| match secret {
             SecretFrom::File(file) => (Some(file), None),
@@ -226,27 +275,36 @@ impl From<Proof> for Keys {
     }
 }
 
-/// The table `ingestion`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Limits of ingestion, and the credentials of pipelines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ingestion {
-    /// Ranges of the own network that may be pulled from, besides public addresses.
+    /// Private address ranges that sources may be pulled from, for example `["10.0.0.0/8"]`; in a variable separated by
+    /// commas. All other connections go only to public addresses, also after name resolution or a redirect.
     #[serde(default)]
+    #[schema(value_type = Vec<String>)]
     pub allow_local: Ranges,
-    /// Maximum length of a payload, in bytes.
+    /// Maximum length of a payload.
+    #[schema(minimum = 1, maximum = 1_099_511_627_776u64)]
     pub max_payload_bytes: u64,
-    /// Time limit for connecting to a source, in seconds.
+    /// Time limit for connecting to a source.
+    #[schema(minimum = 1, maximum = 300)]
     pub connect_s: u64,
-    /// Time that a source may send no bytes, in seconds.
+    /// Time that a source may send no bytes.
+    #[schema(minimum = 1, maximum = 3600)]
     pub idle_s: u64,
-    /// Time limit for a whole pull, in seconds.
+    /// Time limit of a whole pull.
+    #[schema(minimum = 1, maximum = 86_400)]
     pub pull_s: u64,
     /// Maximum number of runs in progress.
+    #[schema(minimum = 1, maximum = 64)]
     pub runs_at_once: usize,
-    /// Time in seconds that a query waits for fresh data, if its source's policy requires that; 0 for no wait.
+    /// Time that a query waits for fresh data, if its source's policy requires that; at least 1 s less than
+    /// `limits.request_s`. 0 is no wait.
     pub refresh_s: u64,
-    /// Credentials of pipelines.
+    /// The credential of each pipeline, by its `pipeline_id`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, CredentialKeys>)]
     pub credentials: BTreeMap<PipelineId, Credential>,
 }
 
@@ -266,13 +324,8 @@ impl Default for Ingestion {
 }
 
 impl Ingestion {
-    /// Checks the ranges of the values. `request_s` is the time limit of a request, in seconds.
+    /// Checks the value that depends on another one. `request_s` is the time limit of a request, in seconds.
     pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
-        within("ingestion.max_payload_bytes", self.max_payload_bytes, 1..=1 << 40)?;
-        within("ingestion.connect_s", self.connect_s, 1..=300)?;
-        within("ingestion.idle_s", self.idle_s, 1..=3600)?;
-        within("ingestion.pull_s", self.pull_s, 1..=86_400)?;
-        within("ingestion.runs_at_once", self.runs_at_once, 1..=64)?;
         let most = request_s.saturating_sub(LEFT_FOR_THE_REST_S);
         if self.refresh_s > most {
             let allowed = format!("0 to {most}: a second less than `limits.request_s`");

@@ -1,13 +1,14 @@
 //! The configuration of mail to customers.
 
 use super::cleartext::address;
-use super::{ConfigError, check_url, is_local, not_allowed, within};
+use super::{ConfigError, check_url, is_local, not_allowed};
 use oracled_actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use utoipa::ToSchema;
 
 /// The transport of mail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Transport {
     /// No transport: no mail is sent or queued.
@@ -32,7 +33,7 @@ impl TryFrom<String> for Transport {
 }
 
 /// The encryption of the connection to a mail server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Tls {
     /// STARTTLS; none for a server on this machine.
@@ -64,31 +65,38 @@ const fn is_host_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')
 }
 
-/// The configuration of mail to customers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Mail to customers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mail {
-    /// The transport.
+    /// The transport: `none` (no mail is sent or queued), `http` (a mail service with the route `POST
+    /// /send-verdict-email`), or `smtp` (a mail server).
     pub transport: Transport,
     /// Base URL of the mail service.
     pub base_url: String,
     /// Host of the mail server.
     pub smtp_host: Option<String>,
     /// Port of the mail server.
+    #[schema(minimum = 1, maximum = 65_535)]
     pub smtp_port: u16,
     /// User name for the mail server, if it requires one.
     pub smtp_user: Option<String>,
-    /// Encryption of the connection to the mail server.
+    /// Encryption of the connection to the mail server: `starttls` (required), `implicit` (TLS from the start), `none`, or
+    /// `auto`, which is `none` for a server on this machine and `starttls` for others.
     pub smtp_tls: Tls,
     /// The sender of mails: `name@domain`, or `Name <name@domain>`.
     pub from: Option<String>,
     /// The subject of mails.
     pub subject: String,
-    /// File with the user's password.
+    /// File with the user's password. systemd's credential `oracled_smtp-password` overrides it. It overrides the variable
+    /// `SMTP_PASSWORD`.
+    #[schema(value_type = Option<String>)]
     pub password_file: Option<PathBuf>,
-    /// Time limit of an attempt, in milliseconds.
+    /// Time limit of an attempt.
+    #[schema(minimum = 100, maximum = 60_000)]
     pub hard_timeout_ms: u64,
-    /// Time during which a verdict mail is retried, in seconds.
+    /// Time during which a verdict mail is retried.
+    #[schema(minimum = 60, maximum = 2_592_000)]
     pub max_age_s: u32,
 }
 
@@ -123,9 +131,6 @@ impl Mail {
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        within("mail.hard_timeout_ms", self.hard_timeout_ms, 100..=60_000)?;
-        within("mail.max_age_s", self.max_age_s, 60..=30 * 24 * 60 * 60)?;
-        within("mail.smtp_port", self.smtp_port, 1..=u16::MAX)?;
         check_url("mail.base_url", &self.base_url)?;
         let is_host = |host: &String| address(host).is_some() || host.chars().all(is_host_char);
         if !self.smtp_host.iter().all(is_host) {

@@ -4,6 +4,7 @@ use super::{ConfigError, check_url, not_allowed, within};
 use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use utoipa::ToSchema;
 
 /// Minimum time between the deadline of all attempts and the time limit of a request, in milliseconds. The gate and the disk
 /// need it.
@@ -12,7 +13,7 @@ const LEFT_FOR_THE_REST_MS: u64 = 1000;
 const WORD_MAX_CHARS: usize = 200;
 
 /// The API of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Provider {
     /// No model: verdicts are only submitted, and lost verdicts are not regenerated.
@@ -36,39 +37,52 @@ impl TryFrom<String> for Provider {
     }
 }
 
-/// The configuration of the model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The model and its calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// The API of the model.
+    /// The API of the model: `gemini`, `openai` (chat completions, also of vLLM, llama.cpp and Ollama), or `none`: verdicts
+    /// are only submitted, and lost verdicts are not regenerated.
     pub provider: Provider,
     /// Base URL of the model. The default is the provider's own.
     pub base_url: Option<String>,
     /// The version of Gemini's API.
     pub version: String,
-    /// Name of the model.
+    /// Name of the model. It must be set for `openai`.
     pub name: String,
-    /// File with the API key.
+    /// File with the API key. systemd's credential `oracled_gemini-api-key` or `oracled_openai-api-key` overrides it. It
+    /// overrides the variable `GEMINI_API_KEY` or `OPENAI_API_KEY`. Without a key, `gemini` acts as `none`.
+    #[schema(value_type = Option<String>)]
     pub api_key_file: Option<PathBuf>,
-    /// Whether a server with OpenAI's API gets `top_k`.
+    /// Whether a server with OpenAI's API gets `top_k`. OpenAI's own server rejects it.
     pub send_top_k: bool,
-    /// Temperature for a first verdict. A lost verdict is always regenerated with the locked settings.
+    /// Temperature for a first verdict. A lost verdict is always regenerated with the default.
+    #[schema(minimum = 0, maximum = 2)]
     pub original_temperature: f64,
-    /// `top_p` for a first verdict.
+    /// `top_p` for a first verdict. A lost verdict is always regenerated with the default.
+    #[schema(minimum = 0, maximum = 1)]
     pub original_top_p: f64,
-    /// `top_k` for a first verdict.
+    /// `top_k` for a first verdict. A lost verdict is always regenerated with the default.
+    #[schema(minimum = 1, maximum = 1000)]
     pub original_top_k: u32,
-    /// Duration of an attempt after which it is logged as slow, in milliseconds.
+    /// Duration of an attempt after which it is logged as slow; at most `model.hard_timeout_ms`.
+    #[schema(minimum = 1, maximum = 600_000)]
     pub soft_timeout_ms: u64,
-    /// Time limit of an attempt, in milliseconds.
+    /// Time limit of an attempt.
+    #[schema(minimum = 100, maximum = 600_000)]
     pub hard_timeout_ms: u64,
-    /// Time limit of all attempts together, in milliseconds.
+    /// Time limit of all attempts together; at least 1 s less than `limits.request_s`.
+    #[schema(minimum = 100)]
     pub deadline_ms: u64,
     /// Maximum number of attempts after the first.
+    #[schema(minimum = 0, maximum = 10)]
     pub max_retries: u32,
-    /// Maximum number of calls per minute, with retries.
+    /// Maximum number of requests to the model within any minute, with retries. A quarter of them may be sent at once; the
+    /// others are spread over the minute. Beyond the limit, requests get 503 `model_busy`.
+    #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: u32,
-    /// Maximum number of calls in flight.
+    /// Maximum number of concurrent requests to the model. Beyond the limit, requests get 503 `model_busy`.
+    #[schema(minimum = 1, maximum = 10_000)]
     pub calls_at_once: usize,
 }
 
@@ -120,7 +134,7 @@ impl Model {
         }
     }
 
-    /// Checks the ranges of the values. `request_s` is the time limit of a request, in seconds.
+    /// Checks the values that depend on each other. `request_s` is the time limit of a request, in seconds.
     pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
         if let Some(base_url) = &self.base_url {
             check_url("model.base_url", base_url)?;
@@ -133,18 +147,12 @@ impl Model {
         if self.provider == Provider::OpenAi && self.name == LOCKED_MODEL {
             return Err(not_allowed("model.name", "not set", "the name of a model that the server knows"));
         }
-        within("model.original_temperature", self.original_temperature, 0.0..=2.0)?;
-        within("model.original_top_p", self.original_top_p, 0.0..=1.0)?;
-        within("model.original_top_k", self.original_top_k, 1..=1000)?;
-        within("model.hard_timeout_ms", self.hard_timeout_ms, 100..=600_000)?;
         within("model.soft_timeout_ms", self.soft_timeout_ms, 1..=self.hard_timeout_ms)?;
         let most = (request_s * 1000).saturating_sub(LEFT_FOR_THE_REST_MS);
         if !(100..=most).contains(&self.deadline_ms) {
             let allowed = format!("100 to {most}: a second less than `limits.request_s`");
             return Err(not_allowed("model.deadline_ms", self.deadline_ms, allowed));
         }
-        within("model.max_retries", self.max_retries, 0..=10)?;
-        within("model.calls_per_minute", self.calls_per_minute, 1..=1_000_000)?;
-        within("model.calls_at_once", self.calls_at_once, 1..=10_000)
+        Ok(())
     }
 }

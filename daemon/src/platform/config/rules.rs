@@ -1,10 +1,11 @@
 //! The configuration of the rules.
 
-use super::{ConfigError, not_allowed, within};
+use super::{ConfigError, not_allowed};
 use oracled_actors::rules::RulesConfig;
 use oracled_domain::rules::{RuleId, Settings};
 use serde::{Deserialize, Serialize};
 use strum::VariantNames;
+use utoipa::ToSchema;
 
 /// The rules that apply if a request names none, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,15 +40,19 @@ impl From<Profile> for Vec<String> {
     }
 }
 
-/// The table `rules`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The rules for text, and their limits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// The rules that apply if a request names none.
+    /// The rules that apply if a request names none, in this order; in a variable separated by commas. The default is the
+    /// seven published rules.
+    #[schema(value_type = Vec<String>)]
     pub profile: Profile,
-    /// Maximum number of unsupported claims if a request sets none: `CONFIG:UNSUPPORTED_MAX`.
+    /// Maximum number of unsupported claims if a request sets none, or sets `CONFIG:UNSUPPORTED_MAX`.
+    #[schema(minimum = 0, maximum = 1_000_000)]
     pub unsupported_max: u64,
-    /// The memory for compiled fact sets, in bytes.
+    /// Memory for compiled fact sets.
+    #[schema(minimum = 1_048_576, maximum = 1_099_511_627_776u64)]
     pub compiled_bytes: u64,
 }
 
@@ -67,8 +72,7 @@ impl Rules {
         if profile.is_empty() {
             return Err(not_allowed("rules.profile", "empty", "at least one rule"));
         }
-        within("rules.unsupported_max", self.unsupported_max, 0..=1_000_000)?;
-        within("rules.compiled_bytes", self.compiled_bytes, 1 << 20..=1 << 40)
+        Ok(())
     }
 
     /// The defaults for checks.

@@ -21,6 +21,8 @@ use std::sync::Arc;
 use strum::VariantArray;
 
 /// The registered rules, and their configuration.
+///
+/// Every rule has its definition, its digest, and whether it applies if a request names no rules.
 #[utoipa::path(
     get,
     path = "/v1/rules",

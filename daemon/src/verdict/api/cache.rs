@@ -17,6 +17,10 @@ use std::sync::Arc;
 
 /// Writes a verdict to the cache if it passes the gate.
 ///
+/// This is the same cache under the path of the service that oracled replaces, and the gate is the same. The fields
+/// `cached_at`, `regen` and `regen_reason`, which a response has, are accepted and ignored. On all other routes an
+/// unknown field is an error.
+///
 /// # Errors
 /// A [`Problem`] if no verdict was written.
 #[utoipa::path(

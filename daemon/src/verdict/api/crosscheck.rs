@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Judges a verdict.
 ///
+/// The check is logged. Nothing is delivered.
+///
 /// # Errors
 /// A [`Problem`] if the request is invalid, or the judgement cannot be logged.
 #[utoipa::path(

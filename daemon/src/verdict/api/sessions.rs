@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// Registers a session, or adds data to a registered one.
 ///
+/// A later read needs this data to regenerate a lost verdict. The e-mail address is never returned on this socket.
+///
 /// # Errors
 /// A [`Problem`]; `session_mismatch` if the session is known with other data.
 #[utoipa::path(

@@ -26,6 +26,9 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
 /// Judges a verdict and delivers it if it passes. If the request has no verdict, the model generates it first.
 ///
+/// With `facts` or `facts_from`, the verdict must also pass the rules, after the crosscheck. A request without a verdict
+/// gets 409 `delivered_already` if the first verdict of the session is lost.
+///
 /// # Errors
 /// A [`Problem`] if no verdict was delivered.
 #[utoipa::path(
@@ -101,6 +104,9 @@ async fn generate(service: Arc<Service>, submission: Submission) -> Result<Respo
 }
 
 /// Reads the verdict of a session from the cache. If the verdict is lost and the session is known, it is regenerated.
+///
+/// `X-Cache` is `HIT` for a stored verdict and `MISS` for a regenerated one. If the crosscheck or the rules reject the
+/// regenerated verdict, this read and further ones within 5 minutes get 422.
 ///
 /// # Errors
 /// A [`Problem`], usually `session_unknown`.

@@ -20,6 +20,9 @@ use tokio::task::spawn_blocking;
 /// Verifies values with the sources of a workflow. The envelope is logged before it is returned. Its axes have values only
 /// if its `kind` is `authoritative`.
 ///
+/// An envelope of another kind is an answer too, and not an error: each axis has its own `kind`. `Retry-After` is set if
+/// the envelope has a time for the next attempt.
+///
 /// # Errors
 /// A [`Problem`] if there is no envelope, because no decision was made.
 #[utoipa::path(

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// One read of a source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueryEntry {
-    /// The way in which the source was read.
+    /// The way in which the source was read. `query` includes entries of `facts_from`.
     pub read: ReadKind,
     /// The source; absent for the change feed of all sources, and if no such record exists.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -17,7 +17,9 @@ pub struct QueryEntry {
     /// The id of the query.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub query_id: Option<String>,
-    /// The SHA-256 of the request's canonical JSON (RFC 8785).
+    /// The SHA-256 of the canonical JSON (RFC 8785) of the query's `request`, with `filters`, `include_provenance` and
+    /// `explain` always present. For the other reads it is the digest of `{"record_id"}`, of
+    /// `{"limit", "oracle_id", "since"}` (null if omitted), or of `{"oracle_id"}`.
     pub request_sha256: Sha256Hex,
     /// The valid time that was asked about; absent for the time of the read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -25,7 +27,7 @@ pub struct QueryEntry {
     /// The system time that the answer is limited to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub known_at: Option<Timestamp>,
-    /// The result.
+    /// The result: `answered`, or the code of the problem. An export has two entries: `started`, and its end.
     pub outcome: ReadOutcome,
     /// The versions of the source that the answer comes from.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 
 /// The handling of members that a verdict's tier does not have. The gate does not judge these members.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, DeriveDeserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, DeriveDeserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case", try_from = "String")]
 pub enum UnexpectedFields {
     /// Cut them from the verdict before it is delivered.

@@ -3,20 +3,25 @@
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
+use utoipa::ToSchema;
 
 /// The configuration of an oracle's health monitoring. The names and defaults are the seed's; no number may be 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
-    /// The interval between probes, in seconds.
+    /// Interval between probes, which cost no tokens.
+    #[schema(value_type = u32, minimum = 1)]
     pub health_check_interval_seconds: NonZeroU32,
-    /// The number of consecutive failures that makes it unhealthy.
+    /// Number of consecutive failed calls that open the circuit.
+    #[schema(value_type = u32, minimum = 1)]
     pub failure_threshold: NonZeroU32,
-    /// The number of consecutive successes that makes it healthy again.
+    /// Number of consecutive successes that make an oracle healthy again.
+    #[schema(value_type = u32, minimum = 1)]
     pub recovery_threshold: NonZeroU32,
-    /// Whether calls to an unhealthy oracle are suspended.
+    /// Whether calls stop while an oracle fails.
     pub circuit_breaker_enabled: bool,
-    /// The time for which calls are suspended, in seconds.
+    /// Time that a circuit stays open before one call at a time is allowed.
+    #[schema(value_type = u32, minimum = 1)]
     pub circuit_breaker_reset_seconds: NonZeroU32,
 }
 
