@@ -118,13 +118,17 @@ pub(super) async fn outage(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
         }
     };
     set_down(walk, false);
+    let failures = text(&open, "/0/consecutive_failures");
     walk.check(&open, "/0/status", "circuit_open")?;
     walk.wait_for(ORACLES, "/0/status", "unhealthy").await?;
     let generated = walk.post(&path, &request, StatusCode::CREATED).await?;
     walk.wait_for(ORACLES, "/0/status", "healthy").await?;
     Ok(vec![
         error,
-        format!("circuit open after {calls} failures, closed after a probe; then: {}", summary(&generated)),
+        format!(
+            "circuit open after {failures} failures, closed after a probe; then: {}",
+            summary(&generated)
+        ),
     ])
 }
 
