@@ -37,9 +37,10 @@ real-data folder:
     ORACLED_GROUND_DATA={{quote(folder)}} \
         cargo test --release -p oracled-tests --test integration -- ground_data verification_data --ignored --nocapture --test-threads 1
 
-# write the reference pages and man pages that are generated from the types
+# write the reference and man pages that are generated from the types, and build the site where mdBook is installed
 docs:
     cargo run -p oracled-tests --bin docs
+    if command -v mdbook > /dev/null; then mdbook build; else echo "mdbook is not installed; no site is built"; fi
 
 # run the daemon in a temporary directory and walk through its main path
 dev:
