@@ -460,8 +460,9 @@ const CHAPTERS: [(&str, &str, &str); 10] = [
 fn has_in_order<'p>(text: &str, parts: impl IntoIterator<Item = &'p str>) {
     let mut rest = text;
     for part in parts {
-        let at = rest.find(part).unwrap_or_else(|| panic!("{part} is not in\n{rest}"));
-        rest = &rest[at + part.len()..];
+        let at = rest.find(part);
+        assert!(at.is_some(), "{part} is not in\n{rest}");
+        rest = &rest[at.unwrap_or_default() + part.len()..];
     }
 }
 

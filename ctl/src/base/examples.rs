@@ -123,8 +123,7 @@ mod tests {
             for example in examples {
                 let matches = crate::command().try_get_matches_from(words(example));
                 let mut matches = &matches.unwrap_or_else(|error| panic!("{example}: {error}"));
-                let mut names = path.split(' ').peekable();
-                while let Some(name) = names.next() {
+                for name in path.split(' ') {
                     let (found, below) = matches.subcommand().expect("the example has a verb");
                     assert_eq!(found, name, "{example}");
                     matches = below;
