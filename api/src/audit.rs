@@ -8,8 +8,9 @@ use serde::Deserialize;
 pub type LogLimit = Limit<100, 10_000>;
 
 /// The query of `GET /v1/log` and `GET /v1/log/follow`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct LogParams {
     /// Only entries of this session.
     pub session: Option<String>,
@@ -24,6 +25,7 @@ pub struct LogParams {
     /// Only entries with a higher `seq`; without it, the newest.
     pub after: Option<u64>,
     /// The highest number of entries in the answer.
+    #[param(inline)]
     #[serde(default)]
     pub limit: LogLimit,
 }

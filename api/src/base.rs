@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod directories;
+pub mod openapi;
 pub mod page;
 pub mod pieces;
 pub mod problem;

@@ -9,18 +9,20 @@ use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
 /// The query of `GET /v1/documents/{kind}`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct DocumentsParams {
     /// Only documents after this one in the list, which is in the order of their ids.
     pub after: Option<String>,
     /// The most documents in the answer.
+    #[param(inline)]
     #[serde(default)]
     pub limit: Limit,
 }
 
 /// A registered document without its content.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DocumentSummary {
     /// The kind of the document.
     pub kind: DocumentKind,
@@ -37,17 +39,18 @@ pub struct DocumentSummary {
 }
 
 /// A registered document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DocumentReport {
     /// All but its content.
     #[serde(flatten)]
     pub summary: DocumentSummary,
     /// Its content, with all defaults.
+    #[schema(value_type = Value)]
     pub document: Json,
 }
 
 /// `POST /v1/documents`: registers all of these documents, or none if one of them cannot be.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyRequest {
     /// Only report what would change.
@@ -58,17 +61,18 @@ pub struct ApplyRequest {
 }
 
 /// A document to register.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DocumentRequest {
     /// Its kind.
     pub kind: DocumentKind,
     /// Its content.
+    #[schema(value_type = Value)]
     pub document: Box<RawValue>,
 }
 
 /// The answer to `POST /v1/documents`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ApplyResponse {
     /// The number of documents that are registered now: all of them, or 0 with `dry_run` or after a fault.
     pub registered: usize,
@@ -77,7 +81,7 @@ pub struct ApplyResponse {
 }
 
 /// The result of one document.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AppliedDocument {
     /// Its kind.
     pub kind: DocumentKind,
@@ -86,15 +90,17 @@ pub struct AppliedDocument {
     /// The change, made or only reported; null if the document has a fault.
     pub change: Option<ChangeKind>,
     /// The document that it replaces; null if there is none.
+    #[schema(value_type = Option<Value>)]
     pub before: Option<Json>,
     /// The document with all defaults; null if it cannot be read.
+    #[schema(value_type = Option<Value>)]
     pub document: Option<Json>,
     /// Why it cannot be registered; null if it can.
     pub fault: Option<DocumentFault>,
 }
 
 /// Why a document cannot be registered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DocumentFault {
     /// A problem code.
     pub code: String,
@@ -103,8 +109,9 @@ pub struct DocumentFault {
 }
 
 /// The change by a registration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = DocumentChangeKind)]
 pub enum ChangeKind {
     /// No document of this id was registered.
     Created,

@@ -19,10 +19,9 @@ pub struct ChangesParams {
     /// Only changes after this position, the `next` of an earlier answer; all if it is absent.
     pub since: Option<String>,
     /// Only changes of this source.
-    #[param(value_type = Option<String>)]
     pub oracle_id: Option<SourceId>,
     /// The most changes in the answer: 1 to 10000, by default 1000.
-    #[param(value_type = Option<usize>)]
+    #[param(inline)]
     #[serde(default)]
     pub limit: Limit<1000, 10_000>,
 }
@@ -39,7 +38,6 @@ pub struct InvalidatedSources {
 pub struct ListedSource {
     /// Its entry in the registry.
     #[serde(flatten)]
-    #[schema(value_type = Object)]
     pub entry: SourceRegistryEntry,
     /// The axes that identify an entity, in the order of the ontology.
     pub identity: Vec<String>,
@@ -55,18 +53,20 @@ pub struct ListedSource {
 }
 
 /// The query of `GET /v1/runs/{run_id}/rejects`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct RejectsParams {
     /// Only rejects after this position in the payload.
     pub after: Option<u64>,
     /// The most rejects in the answer.
+    #[param(inline)]
     #[serde(default)]
     pub limit: Limit,
 }
 
 /// A source with its checks.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CheckedSource {
     /// The source.
     #[serde(flatten)]
@@ -78,7 +78,7 @@ pub struct CheckedSource {
 }
 
 /// `POST /v1/sources/{oracle_id}/review`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceReviewRequest {
     /// It answers from now on; a deprecation is revoked.
@@ -88,7 +88,7 @@ pub enum SourceReviewRequest {
 }
 
 /// A request that is logged with its reason.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReasonRequest {
     /// The reason: 1 to 1,024 bytes of visible text.
@@ -96,8 +96,9 @@ pub struct ReasonRequest {
 }
 
 /// The query of `POST /v1/pipelines/{pipeline_id}/runs`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct UploadParams {
     /// The source's name for this version.
     pub version: String,
@@ -109,7 +110,7 @@ pub struct UploadParams {
 }
 
 /// The answer to an upload.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UploadResponse {
     /// Whether an earlier run read the same payload, so that nothing changes.
     pub unchanged: bool,
@@ -118,20 +119,22 @@ pub struct UploadResponse {
 }
 
 /// The query of `GET /v1/runs`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct RunsParams {
     /// Only runs of this source.
     pub oracle_id: Option<SourceId>,
     /// Only runs after this one in the list, which begins with the latest.
     pub after: Option<Sha256Hex>,
     /// The most runs in the answer.
+    #[param(inline)]
     #[serde(default)]
     pub limit: Limit,
 }
 
 /// A run and its progress.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RunReport {
     /// The run.
     pub run: Run,
@@ -142,7 +145,7 @@ pub struct RunReport {
 }
 
 /// The answer to a pull.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PullResponse {
     /// Whether the source has nothing new.
     pub unchanged: bool,
@@ -153,7 +156,7 @@ pub struct PullResponse {
 }
 
 /// `POST /v1/sources/{oracle_id}/prune`.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PruneRequest {
     /// Remove content that ceased to hold before this time; by default, all content that the pipelines need not keep.
@@ -162,7 +165,7 @@ pub struct PruneRequest {
 }
 
 /// `POST /v1/sources/{oracle_id}/verify`.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyFilesRequest {
     /// Only this run; the whole source if it is absent.
@@ -171,7 +174,7 @@ pub struct VerifyFilesRequest {
 }
 
 /// The freshness of a source.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FreshnessReport {
     /// The policy in force.
     pub policy: FreshnessPolicy,

@@ -1,9 +1,10 @@
 //! Oracle-A: text checked against facts.
 
+use crate::base::problem::ProblemDocument;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
-use oracled_domain::rules::{Expected, Rule, RuleId};
+use oracled_domain::rules::{Evaluation, Expected, Rule, RuleId};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -31,10 +32,8 @@ pub struct EvaluateRequest {
     /// The expected findings: `must_find`, `must_not_find`, `max_unsupported_claims`, `contradiction_ids`,
     /// `contradiction_pairs`.
     #[serde(default, deserialize_with = "object")]
-    #[schema(value_type = Option<Object>)]
     pub expected: Option<Expected>,
     /// The rules to apply; the configured profile if it is absent.
-    #[schema(value_type = Option<Vec<String>>)]
     pub rules: Option<Vec<RuleId>>,
 }
 
@@ -52,12 +51,31 @@ pub struct RulesResponse {
 pub struct RegisteredRule {
     /// Its definition: `id`, `invariant`, `check_type`, `description`, `version`, `parameters`.
     #[serde(flatten)]
-    #[schema(value_type = Object)]
+    #[schema(inline = false, value_type = Rule)]
     pub rule: &'static Rule,
     /// The SHA-256 of the definition's canonical JSON.
     pub sha256: Sha256Hex,
     /// Whether it applies to a request that names no rules.
     pub in_profile: bool,
+}
+
+/// One line of the answer of `POST /v1/rules/evaluate:batch`: an evaluation or a problem.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct BatchAnswer<'a> {
+    /// The number of the line in the request, from 1.
+    pub line: u64,
+    /// The `id` of the request in this line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub id: Option<String>,
+    /// The evaluation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<Evaluation>)]
+    pub evaluation: Option<&'a Evaluation>,
+    /// The problem, if the text was not evaluated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<ProblemDocument>)]
+    pub problem: Option<Box<RawValue>>,
 }
 
 /// An object or null. serde alone would also accept an array with the members in their order.

@@ -8,7 +8,7 @@ use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::rules::{Expected, RuleId};
 use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, Variance};
 use oracled_domain::verdict::session::Email;
-use oracled_domain::{MailId, Session, SessionId, Sha256Hex, Tier};
+use oracled_domain::{Delivery, Label, MailId, Session, SessionId, Sha256Hex, Tier};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,15 +17,17 @@ use serde_json::value::RawValue;
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CrosscheckRequest {
-    /// The session of the verdict: 1 to 255 of `A-Z a-z 0-9 _ . : -`.
+    /// The session of the verdict.
+    #[schema(value_type = SessionId)]
     pub session_id: String,
     /// `quick`, `full` or `strategy`.
+    #[schema(value_type = Tier)]
     pub tier: String,
     /// The customer's question.
     pub query: String,
     /// The verdict as a JSON value; either this or `raw`.
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value)]
     pub verdict: Option<Box<RawValue>>,
     /// The model's text; either this or `verdict`.
     pub raw: Option<String>,
@@ -36,14 +38,16 @@ pub struct CrosscheckRequest {
 #[serde(deny_unknown_fields)]
 pub struct SubmitRequest {
     /// `quick`, `full` or `strategy`.
+    #[schema(value_type = Tier)]
     pub tier: String,
     /// The customer's question.
     pub query: String,
     /// The address to which the verdict is mailed.
+    #[schema(value_type = Option<Email>)]
     pub customer_email: Option<String>,
     /// The verdict as a JSON value; either this or `raw`, or neither.
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value)]
     pub verdict: Option<Box<RawValue>>,
     /// The model's text; either this or `verdict`, or neither.
     #[serde(default, deserialize_with = "given")]
@@ -63,10 +67,8 @@ pub struct SubmitRequest {
     pub constraints: Option<Vec<String>>,
     /// The expected findings, as in `POST /v1/rules/evaluate`.
     #[serde(default, deserialize_with = "object")]
-    #[schema(value_type = Option<Object>)]
     pub expected: Option<Expected>,
     /// The rules to apply; the configured profile if it is absent.
-    #[schema(value_type = Option<Vec<String>>)]
     pub rules: Option<Vec<RuleId>>,
 }
 
@@ -75,12 +77,15 @@ pub struct SubmitRequest {
 #[serde(deny_unknown_fields)]
 pub struct RegisterSessionRequest {
     /// `quick`, `full` or `strategy`.
+    #[schema(value_type = Tier)]
     pub tier: String,
     /// The customer's question.
     pub query: String,
     /// The customer's e-mail address.
+    #[schema(value_type = Option<Email>)]
     pub customer_email: Option<String>,
     /// The verdict that was delivered without oracled: `GREEN`, `AMBER`, `RED` or `NULL`.
+    #[schema(value_type = Option<Label>)]
     pub original_verdict: Option<String>,
 }
 
@@ -89,24 +94,25 @@ pub struct RegisterSessionRequest {
 #[serde(deny_unknown_fields)]
 pub struct CacheRequest {
     /// `quick`, `full` or `strategy`.
+    #[schema(value_type = Tier)]
     pub tier: String,
     /// The customer's question.
     pub query: String,
     /// The verdict.
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub verdict: Option<Box<RawValue>>,
     /// Accepted and ignored: a client may send back what it has read.
     #[serde(default, rename = "cached_at")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Value)]
     pub _cached_at: Option<IgnoredAny>,
     /// Accepted and ignored.
     #[serde(default, rename = "regen")]
-    #[schema(value_type = Option<bool>)]
+    #[schema(value_type = Value)]
     pub _regen: Option<IgnoredAny>,
     /// Accepted and ignored.
     #[serde(default, rename = "regen_reason")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Value)]
     pub _regen_reason: Option<IgnoredAny>,
 }
 
@@ -114,36 +120,58 @@ pub struct CacheRequest {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct KnownSession {
     /// Its id.
-    #[schema(value_type = String)]
     pub session_id: SessionId,
     /// The tier that was bought.
-    #[schema(value_type = String)]
     pub tier: Tier,
     /// The customer's question.
     pub query: String,
     /// Whether the session has an e-mail address; the address itself is not shown.
     pub has_email: bool,
     /// The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.
-    #[schema(value_type = String)]
     pub original_verdict: OriginalLabel,
 }
 
+/// A delivered verdict.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct VerdictResponse {
+    /// The stored document.
+    #[serde(flatten)]
+    pub delivery: Delivery,
+    /// True if the session already had the verdict; otherwise absent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub replayed: bool,
+}
+
+/// Whether a verdict was in the cache: the header `X-Cache`.
+#[derive(Debug, Clone, Copy, utoipa::ToSchema)]
+#[schema(rename_all = "UPPERCASE")]
+pub enum CacheResult {
+    /// It was stored.
+    Hit,
+    /// It was regenerated.
+    Miss,
+}
+
 /// The answer to a purge.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PurgeResponse {
     /// The session.
+    #[schema(value_type = SessionId)]
     pub session_id: String,
     /// Always true; if nothing is cached, the answer is `verdict_not_cached`.
     pub purged: bool,
 }
 
 /// The query of `GET /v1/outbox`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct OutboxParams {
     /// Only mails after this id.
     pub after: Option<MailId>,
     /// The most mails in the answer.
+    #[param(inline)]
     #[serde(default)]
     pub limit: Limit,
     /// Only dead letters.
@@ -152,7 +180,7 @@ pub struct OutboxParams {
 }
 
 /// `POST /v1/outbox/{mail_id}`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MailRequest {
     /// `requeue`.
@@ -160,7 +188,7 @@ pub struct MailRequest {
 }
 
 /// A change to a mail in the outbox.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailAction {
     /// Send it again as if it had just been queued.
@@ -168,15 +196,16 @@ pub enum MailAction {
 }
 
 /// The query of `GET /v1/divergence`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct DivergenceParams {
     /// Only regenerations at or after this time.
     pub since: Option<Timestamp>,
 }
 
 /// How often regenerated verdicts differ from the delivered ones.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DivergenceResponse {
     /// Regenerations by the delivered and the regenerated verdict.
     pub table: DivergenceTable,
@@ -185,7 +214,7 @@ pub struct DivergenceResponse {
 }
 
 /// A session as an administrator sees it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SessionReport {
     /// Its id.
     pub session_id: SessionId,
@@ -206,14 +235,16 @@ pub struct SessionReport {
 }
 
 /// `PATCH /v1/sessions/{session_id}`. A member that is absent leaves its value unchanged.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CorrectSessionRequest {
     /// The new address.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Email>)]
     pub customer_email: Option<String>,
     /// The verdict that was delivered without oracled.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Label>)]
     pub original_verdict: Option<String>,
     /// The new owner.
     #[serde(skip_serializing_if = "Option::is_none")]

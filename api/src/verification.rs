@@ -3,7 +3,8 @@
 use crate::base::page::Limit;
 use jiff::Timestamp;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
-use oracled_domain::ground::value::Value;
+// utoipa maps every type with the name `Value` to arbitrary JSON
+use oracled_domain::ground::value::Value as AxisValue;
 use oracled_domain::verification::candidate::Stated;
 use oracled_domain::verification::request::Claim;
 use oracled_domain::verification::review::ReviewState;
@@ -12,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The decisions of one execution.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ExplainResponse {
     /// The decisions in their order: two if the workflow answers before its sources do, otherwise one.
     pub decisions: Vec<ExplainedDecision>,
 }
 
 /// A decision, taken again from the log.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ExplainedDecision {
     /// All inputs of the decision.
     pub inputs: Box<Inputs>,
@@ -30,8 +31,9 @@ pub struct ExplainedDecision {
 }
 
 /// The query of `GET /v1/reviews`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct ReviewsParams {
     /// Only reviews that are neither resolved nor dismissed; the default.
     #[serde(default = "open_only")]
@@ -41,6 +43,7 @@ pub struct ReviewsParams {
     /// Only reviews after this one in the list, which begins with the newest.
     pub after: Option<String>,
     /// The most reviews in the answer.
+    #[param(inline)]
     #[serde(default)]
     pub limit: Limit,
 }
@@ -50,7 +53,7 @@ const fn open_only() -> bool {
 }
 
 /// A review without the full answers of its sources.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ReviewSummary {
     /// The execution id of the decision that opened it.
     pub review_id: String,
@@ -58,7 +61,7 @@ pub struct ReviewSummary {
     pub workflow_id: WorkflowId,
     /// The entity, by its identity axes.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// The time at which the values hold; absent for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,

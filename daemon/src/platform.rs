@@ -5,6 +5,7 @@ pub(crate) mod checking;
 pub mod config;
 pub mod control;
 pub mod listen;
+pub(crate) mod openapi;
 pub mod problem;
 pub mod secret;
 pub mod service;

@@ -67,8 +67,7 @@ macro_rules! document_kinds {
         /// The kinds of documents. A document depends only on documents of earlier kinds.
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-            EnumString, IntoStaticStr, VariantArray,
-        )]
+            EnumString, IntoStaticStr, VariantArray, utoipa::ToSchema)]
         #[serde(rename_all = "snake_case")]
         #[strum(serialize_all = "snake_case", const_into_str)]
         pub enum DocumentKind {

@@ -7,7 +7,6 @@ mod man;
 mod markdown;
 mod types;
 
-use serde_json::Value;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +30,8 @@ pub struct Page {
 /// All generated files.
 #[must_use]
 pub fn pages() -> Vec<Page> {
-    let apis = oracled::api::openapi::documents().map(|(title, document)| (title, to_json(&document)));
+    let apis = [("The routes' socket", oracled::api::openapi::document())];
+    let apis = apis.map(|(title, document)| (title, serde_json::from_str(document).expect("it is JSON")));
     let pages = [
         ("docs/reference/api.md", api::page(&apis)),
         ("docs/reference/oraclectl.md", command::page()),
@@ -40,10 +40,6 @@ pub fn pages() -> Vec<Page> {
         ("docs/man/oracled.toml.5", man::oracled_toml()),
     ];
     pages.map(|(path, text)| Page { path, text }).into()
-}
-
-fn to_json(document: &impl serde::Serialize) -> Value {
-    serde_json::to_value(document).expect("a description is plain data")
 }
 
 impl Page {

@@ -3,6 +3,8 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::ops::Deref;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -58,6 +60,15 @@ impl<'de, const DEFAULT: usize, const MAX: usize> Deserialize<'de> for Limit<DEF
         Err(D::Error::custom(format_args!("`limit` is {limit}; allowed: 1 to {MAX}")))
     }
 }
+
+impl<const DEFAULT: usize, const MAX: usize> utoipa::PartialSchema for Limit<DEFAULT, MAX> {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new().schema_type(Type::Integer);
+        number.minimum(Some(1)).maximum(Some(MAX)).default(Some(DEFAULT.into())).into()
+    }
+}
+
+impl<const DEFAULT: usize, const MAX: usize> utoipa::ToSchema for Limit<DEFAULT, MAX> {}
 
 #[cfg(test)]
 mod tests {

@@ -217,6 +217,24 @@ impl ProblemCode {
             _ => None,
         }
     }
+
+    /// Whether the answer can have `Retry-After`, always or in some cases.
+    #[must_use]
+    pub const fn has_retry_after(self) -> bool {
+        self.retry_after_s().is_some()
+            || matches!(
+                self,
+                Self::FactsUnavailable
+                    | Self::CrosscheckRejected
+                    | Self::RulesRejected
+                    | Self::RegenRateLimited
+                    | Self::SignalRateLimited
+                    | Self::ModelRefused
+                    | Self::ModelBusy
+                    | Self::ModelUnavailable
+                    | Self::ModelTimeout
+            )
+    }
 }
 
 /// An error.
@@ -232,22 +250,18 @@ pub struct ProblemDocument {
     /// The fault, its value, and what is allowed.
     pub detail: String,
     /// The code, for programs.
-    #[schema(value_type = String)]
     pub code: ProblemCode,
     /// With `crosscheck_rejected`: the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
     pub decision: Option<Decision>,
     /// With `rules_rejected`: the result of the rules, with its evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
     pub evaluation: Option<Evaluation>,
     /// With `crosscheck_rejected` and `rules_rejected`: the address for the customer's questions, if one is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
     /// With `session_mismatch`: `tier`, `query`, `original_verdict`, `owner` or `facts`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub mismatch: Option<Mismatch>,
 }
 

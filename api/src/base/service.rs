@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use oracled_domain::verdict::divergence::Variance;
 use oracled_domain::verdict::health::{CircuitAction, HealthStatus, Outcome};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The answer of `/healthz`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -23,8 +24,22 @@ pub struct ReadinessResponse {
     pub reasons: Vec<String>,
 }
 
+/// The OpenAPI 3.1 document of a socket.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct OpenApiDocument {
+    /// The version of the OpenAPI Specification.
+    #[schema(example = "3.1.0")]
+    pub openapi: String,
+    /// The title and the version of the API.
+    pub info: Value,
+    /// The operations, by path and method.
+    pub paths: Value,
+    /// The schemas.
+    pub components: Value,
+}
+
 /// `POST /v1/drain`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     /// True to reject new work and begin no scheduled pull, false to accept both again.
@@ -32,7 +47,7 @@ pub struct DrainRequest {
 }
 
 /// The state of draining.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DrainResponse {
     /// Whether new work is rejected.
     pub draining: bool,
@@ -41,7 +56,7 @@ pub struct DrainResponse {
 }
 
 /// `POST /v1/health/oracles/{oracle_id}`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SteerRequest {
     /// `open`, `close` or `probe`.
@@ -49,7 +64,7 @@ pub struct SteerRequest {
 }
 
 /// The result of a change to a circuit.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SteerResponse {
     /// The health of the oracle now.
     pub oracle: HealthStatus,
@@ -58,7 +73,7 @@ pub struct SteerResponse {
 }
 
 /// The result of a probe.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ProbeReport {
     /// Whether the probe succeeded; null if the answer shows neither success nor failure.
     pub succeeded: Option<bool>,
@@ -67,7 +82,7 @@ pub struct ProbeReport {
 }
 
 /// The level of the service log.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogLevel {
     /// The level, as filter directives of tracing.
@@ -75,7 +90,7 @@ pub struct LogLevel {
 }
 
 /// The state of the daemon.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct StatusReport {
     /// The daemon's version.
     pub version: String,
@@ -124,7 +139,7 @@ pub struct StatusReport {
 }
 
 /// The result of a reload.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ReloadResponse {
     /// The log level in force.
     pub log_level: String,

@@ -2,50 +2,33 @@
 
 use crate::ground::api::{changes, query, records, signals, sources};
 use crate::platform::api::{health, metrics, oracles};
+use crate::platform::openapi::{CommonProblems, Complete, json};
 use crate::rules::api::rules;
 use crate::verdict::api::{cache, crosscheck, sessions, verdicts};
 use crate::verification::api::verify;
-use axum::Json;
-use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
-use utoipa::openapi::{Content, RefOr};
-use utoipa::{Modify, OpenApi};
-
-/// The media type that utoipa gives to every body by default.
-const JSON: &str = "application/json";
-
-/// Replaces the media type of problems: utoipa describes them as plain JSON.
-struct Problems;
-
-impl Modify for Problems {
-    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
-        for item in description.paths.paths.values_mut() {
-            let operations = [&mut item.get, &mut item.post, &mut item.put];
-            for operation in operations.into_iter().flatten() {
-                for response in operation.responses.responses.values_mut() {
-                    let RefOr::T(response) = response else { continue };
-                    let is_problem = |content: &RefOr<Content>| {
-                        let content = serde_json::to_string(content).unwrap_or_default();
-                        content.contains("/ProblemDocument\"")
-                    };
-                    if response.content.get(JSON).is_some_and(is_problem)
-                        && let Some(content) = response.content.swap_remove(JSON)
-                    {
-                        response.content.insert(PROBLEM_MEDIA_TYPE.to_owned(), content);
-                    }
-                }
-            }
-        }
-    }
-}
+use axum::response::Response;
+use oracled_api::base::problem::ProblemDocument;
+use oracled_api::base::service::OpenApiDocument;
+use std::sync::LazyLock;
+use utoipa::OpenApi;
 
 /// The description of the routes' socket.
 #[derive(Debug, OpenApi)]
 #[openapi(
-    modifiers(&Problems),
+    modifiers(&Complete),
     info(
-        title = "oracled",
-        description = "Judges a model's verdicts before delivery. Errors are `application/problem+json` with a stable `code`; every response has an `X-Request-Id` header.",
+        title = "oracled: routes",
+        description = "The Unix socket for application routes: it judges a model's verdicts before delivery. Errors are `application/problem+json` with a stable `code`.",
     ),
+    servers((url = "http://localhost", description = "Over the Unix socket `routes.socket`; the host name is ignored")),
+    tags(
+        (name = "verdict", description = "Verdicts, sessions and the cache"),
+        (name = "rules", description = "Texts checked against facts"),
+        (name = "ground", description = "Sources, their records and changes"),
+        (name = "verification", description = "Values verified by several sources"),
+        (name = "platform", description = "The daemon itself"),
+    ),
+    components(schemas(ProblemDocument)),
     paths(
         crosscheck::post,
         verdicts::post,
@@ -73,14 +56,24 @@ impl Modify for Problems {
 )]
 struct Description;
 
-/// The description of each socket, with the name of the socket.
+/// The description of the routes' socket, as JSON.
 #[must_use]
-pub fn documents() -> [(&'static str, utoipa::openapi::OpenApi); 1] {
-    [("The routes' socket", Description::openapi())]
+pub fn document() -> &'static str {
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| json(&Description::openapi()));
+    &DOCUMENT
 }
 
-/// The description, as JSON.
-#[utoipa::path(get, path = "/openapi.json", responses((status = 200, description = "This document", body = Object)))]
-pub async fn get() -> Json<utoipa::openapi::OpenApi> {
-    Json(Description::openapi())
+/// Read the description of this socket.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "read_openapi",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "This document", body = OpenApiDocument),
+    ),
+)]
+pub async fn get() -> Response {
+    crate::platform::api::held::document(hyper::StatusCode::OK, document())
 }

@@ -38,7 +38,7 @@ use verification::{
 };
 
 /// The process that sent a request, as the kernel reports it (`SO_PEERCRED`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Peer {
     /// User id.
     pub uid: u32,
@@ -62,7 +62,7 @@ pub struct Event {
 }
 
 /// The kind of an event, with its details; its name is the `event` field.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr, VariantNames, utoipa::ToSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum EventKind {
@@ -300,7 +300,7 @@ pub enum EventKind {
 }
 
 /// A value before and after a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ValueChange<T> {
     /// The value before the change.
     pub before: T,
@@ -309,7 +309,7 @@ pub struct ValueChange<T> {
 }
 
 /// The severity of an event, where the specification requires one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum EventSeverity {
     /// Something failed.

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value as Json, json};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
 
 /// The dialect of the schemas.
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -40,6 +42,12 @@ pub fn json_schema<T: ToSchema>() -> Json {
         root.insert("$defs".into(), definitions.into());
     }
     root
+}
+
+/// The schema of a text that is one of `words`.
+pub(crate) fn one_of<'w>(description: &str, words: impl IntoIterator<Item = &'w str>) -> RefOr<Schema> {
+    let text = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
+    text.description(Some(description)).into()
 }
 
 /// Converts the OpenAPI schema `schema` to a JSON Schema: references point to `$defs`, and objects reject unknown members.

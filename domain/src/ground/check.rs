@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The last check of all files and payloads of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SourceCheck {
     /// The time when it ended.
     pub checked_at: Timestamp,
@@ -15,7 +15,7 @@ pub struct SourceCheck {
 }
 
 /// The progress of a check of a source.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CheckProgress {
     /// Bytes read so far.
     pub bytes_read: u64,
@@ -24,7 +24,7 @@ pub struct CheckProgress {
 }
 
 /// The result of a check of a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct VerifiedSource {
     /// The source.
     pub oracle_id: SourceId,
@@ -37,7 +37,7 @@ pub struct VerifiedSource {
 }
 
 /// The result of a check of a run's payload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct VerifiedRun {
     /// The run.
     pub run_id: Sha256Hex,
@@ -56,7 +56,7 @@ pub struct VerifiedRun {
 }
 
 /// The result of pruning a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PruneOutcome {
     /// Content that ceased to hold before this time was removed.
     pub before: Timestamp,
@@ -69,7 +69,7 @@ pub struct PruneOutcome {
 }
 
 /// The result of rebuilding the files of a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RebuildOutcome {
     /// The source.
     pub oracle_id: SourceId,

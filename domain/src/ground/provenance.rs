@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The origin of one version of a record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ProvenanceRecord {
     /// The id of the normalized record.
     pub record_id: String,
@@ -58,7 +58,7 @@ pub struct ProvenanceRecord {
 }
 
 /// The location of a raw record in its payload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RawPlace {
     /// The SHA-256 of the payload.
     pub raw_sha256: Sha256Hex,
@@ -71,8 +71,9 @@ pub struct RawPlace {
 }
 
 /// How a record was verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = RecordVerification)]
 pub enum VerificationStatus {
     /// Not verified: the pipeline recorded warnings about it.
     Unverified,

@@ -5,7 +5,7 @@ mod filter;
 mod written;
 
 pub use filter::{Filter, Operator, QueryFilter};
-pub(crate) use written::{Written, as_written, typed};
+pub(crate) use written::{ValueOrNull, Written, as_written, typed};
 
 use super::freshness::Freshness;
 use super::id::SourceId;
@@ -14,7 +14,8 @@ use super::provenance::ProvenanceRecord;
 use super::record::Identity;
 use super::row::Row;
 use super::source::OracleTier;
-use super::value::Value;
+// utoipa maps every type with the name `Value` to arbitrary JSON
+use super::value::Value as AxisValue;
 use crate::base::moment::{self, Moment};
 use crate::ground::axis::Axis;
 use jiff::Timestamp;
@@ -94,7 +95,7 @@ impl QueryRequest {
 }
 
 /// The answer to a query.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct QueryAnswer {
     /// The id of the query.
     pub query_id: String,
@@ -105,7 +106,7 @@ pub struct QueryAnswer {
 }
 
 /// The response of a source.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct QueryResponse {
     /// The records, in the order of their identities.
     pub records: Vec<NormalizedRecord>,
@@ -125,14 +126,15 @@ pub struct QueryResponse {
 }
 
 /// A record in an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NormalizedRecord {
     /// The id of the record.
     pub record_id: String,
     /// The source's own id of the record.
     pub source_record_id: String,
     /// The requested values, by the paths of their axes; null if the record has no value.
-    pub axes: BTreeMap<String, Option<Value>>,
+    #[schema(value_type = BTreeMap<String, ValueOrNull>)]
+    pub axes: BTreeMap<String, Option<AxisValue>>,
     /// The UCUM codes of the units, by the same paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, String>,
@@ -152,13 +154,13 @@ pub struct NormalizedRecord {
 impl NormalizedRecord {
     /// The values that are not null, by the paths of their axes.
     #[must_use]
-    pub fn values(&self) -> BTreeMap<String, Value> {
+    pub fn values(&self) -> BTreeMap<String, AxisValue> {
         self.axes.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?))).collect()
     }
 }
 
 /// Information about the execution of a query.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct QueryMetadata {
     /// The id of the query.
     pub query_id: String,
@@ -181,7 +183,7 @@ pub struct QueryMetadata {
 }
 
 /// The age of the data in an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct QueryFreshness {
     /// The newest release among the records; `None` without records.
     pub data_as_of: Option<Timestamp>,
@@ -194,7 +196,7 @@ pub struct QueryFreshness {
 }
 
 /// How a query was answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Explain {
     /// The access path: `identity`, `identity_prefix`, `index:<axis>` or `scan`.
     pub access: String,
@@ -321,8 +323,8 @@ impl Query {
     pub fn chosen<'v>(
         &'v self,
         ontology: &Ontology,
-        axes: &'v BTreeMap<String, Value>,
-    ) -> Vec<(&'v str, Option<&'v Value>)> {
+        axes: &'v BTreeMap<String, AxisValue>,
+    ) -> Vec<(&'v str, Option<&'v AxisValue>)> {
         let wanted = |path: &str| {
             let Some(axis) = ontology.axis(path) else { return false };
             let asked = |(asked, at): &(String, Option<String>)| {

@@ -10,7 +10,7 @@ const REASON_MAX_CHARS: usize = 500;
 const PLACE_MAX_CHARS: usize = 512;
 
 /// Why a record is rejected, or a warning about an accepted record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Rejection {
     /// The rule that the record breaks.
     pub rule: Rule,
@@ -26,7 +26,7 @@ pub struct Rejection {
 }
 
 /// A rejected record, as it is stored with its run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Reject {
     /// The number of the record in the payload, from 0.
     pub position: u64,
@@ -42,9 +42,23 @@ pub struct Reject {
 }
 
 /// The rules for records, in the order in which they are checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
+#[schema(as = RejectionRule)]
 pub enum Rule {
     /// The record is readable in the payload's format.
     Readable,

@@ -19,7 +19,7 @@ const RECORD_ID_DIGITS: usize = 16;
 const SHARE_DIGITS: i32 = 4;
 
 /// Everything that a run's outcome depends on. Its digest is the id of the run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunInput {
     /// The ontology.
@@ -43,7 +43,7 @@ impl RunInput {
 }
 
 /// A stored run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Run {
     /// The id of the run.
     pub run_id: Sha256Hex,
@@ -101,7 +101,7 @@ pub struct Run {
 }
 
 /// A run that another run undoes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UndoneRun {
     /// The id of the run.
     pub run_id: Sha256Hex,
@@ -110,7 +110,7 @@ pub struct UndoneRun {
 }
 
 /// An operator's decision about a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RunDecision {
     /// The user of the operator's process.
     pub decided_by: String,
@@ -121,7 +121,7 @@ pub struct RunDecision {
 }
 
 /// A reference to a sorted file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FileRef {
     /// The digest of its rows and their index, which is also its name.
     pub sha256: Sha256Hex,
@@ -134,7 +134,19 @@ pub struct FileRef {
 }
 
 /// The state of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    VariantArray,
+    IntoStaticStr,
+    utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RunState {
@@ -153,7 +165,8 @@ pub enum RunState {
 }
 
 /// The effect of a release on the records that were in force at its date.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = ReleaseEffect)]
 pub struct Effect {
     /// Records in force before it.
     pub in_force: u64,
@@ -164,7 +177,7 @@ pub struct Effect {
 }
 
 /// A gate that a run has broken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "gate", rename_all = "snake_case", deny_unknown_fields)]
 pub enum GateBreach {
     /// Too many records were rejected.
@@ -216,7 +229,7 @@ pub enum GateBreach {
 }
 
 /// The counts of a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default)]
 pub struct RunCounts {
     /// Raw records in the payload.
@@ -246,7 +259,7 @@ pub struct RunCounts {
 }
 
 /// How many records have a value on an axis.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AxisFill {
     /// Records that have one.
     pub records: u64,
@@ -266,7 +279,7 @@ impl AxisFill {
 }
 
 /// A warning about a run as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RunWarning {
@@ -351,7 +364,7 @@ pub fn split_record_id(record_id: &str) -> Option<(&str, u64)> {
 }
 
 /// The progress of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RunProgress {
     /// The run.
     pub run_id: Sha256Hex,
@@ -378,7 +391,9 @@ pub struct RunProgress {
 }
 
 /// The phase of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum RunPhase {

@@ -79,7 +79,7 @@ pub enum AdapterId {
 }
 
 /// A source in the registry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SourceRegistryEntry {
     /// The registration.
     #[serde(flatten)]
@@ -100,7 +100,7 @@ pub struct SourceRegistryEntry {
 }
 
 /// Whether a source may answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ReviewStatus {
@@ -113,7 +113,7 @@ pub enum ReviewStatus {
 }
 
 /// An ingested version of a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VersionRecord {
     /// The source's own name of the version.

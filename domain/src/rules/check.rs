@@ -5,6 +5,7 @@ use crate::rules::sourced::FactSource;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;
+use utoipa::openapi;
 
 /// The seed's name for the configured threshold.
 pub const UNSUPPORTED_MAX: &str = "CONFIG:UNSUPPORTED_MAX";
@@ -45,7 +46,7 @@ pub struct Check {
 }
 
 /// The expectations of a candidate (seed: `expected`). Members are in RFC 8785 order.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     /// Pairs of opposites that must not both appear: `a-b`, `b-a`, or either term, in any case.
@@ -271,6 +272,20 @@ impl Serialize for Threshold {
         }
     }
 }
+
+impl utoipa::PartialSchema for Threshold {
+    fn schema() -> openapi::RefOr<openapi::Schema> {
+        let number = openapi::schema::ObjectBuilder::new().schema_type(openapi::schema::Type::Integer);
+        let number = number.minimum(Some(0)).maximum(Some(UNSUPPORTED_MAX_MAX));
+        let config = openapi::schema::ObjectBuilder::new()
+            .schema_type(openapi::schema::Type::String)
+            .enum_values(Some([UNSUPPORTED_MAX]));
+        let description = "A number, or the configured number.";
+        openapi::schema::OneOfBuilder::new().item(number).item(config).description(Some(description)).into()
+    }
+}
+
+impl utoipa::ToSchema for Threshold {}
 
 impl<'de> Deserialize<'de> for Threshold {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -3,10 +3,14 @@
 mod definitions;
 
 use crate::base::digest::Sha256Hex;
+use crate::base::schema::one_of;
 use crate::base::wording::excerpt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The id of a rule. Rules are applied and listed in this order.
 #[derive(
@@ -80,7 +84,7 @@ pub enum RuleId {
 }
 
 /// The invariant that a rule enforces (seed: "Rule Index").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub enum Invariant {
     /// Every claim has a source.
     #[serde(rename = "Q-INV-01")]
@@ -91,7 +95,7 @@ pub enum Invariant {
 }
 
 /// How a rule checks, in the seed's terms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckType {
     /// Counts, and compares the count with a threshold.
@@ -185,17 +189,50 @@ impl Rule {
     }
 }
 
+/// The definition of a rule, as it is published.
+#[derive(Serialize, ToSchema)]
+struct Definition {
+    /// How it checks.
+    check_type: CheckType,
+    /// The requirement that it checks.
+    description: &'static str,
+    /// The id, which never changes.
+    id: RuleId,
+    /// The invariant that it enforces.
+    invariant: Invariant,
+    /// The parameters.
+    #[schema(value_type = Value)]
+    parameters: Box<RawValue>,
+    /// The version of the definition; it never changes after publication.
+    version: &'static str,
+}
+
+impl PartialSchema for Rule {
+    fn schema() -> RefOr<Schema> {
+        Definition::schema()
+    }
+}
+
+impl ToSchema for Rule {
+    fn name() -> Cow<'static, str> {
+        "RuleDefinition".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Definition::schemas(schemas);
+    }
+}
+
+impl PartialSchema for RuleId {
+    fn schema() -> RefOr<Schema> {
+        one_of("The id of a rule.", <Self as VariantNames>::VARIANTS.iter().copied())
+    }
+}
+
+impl ToSchema for RuleId {}
+
 impl Serialize for Rule {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Definition {
-            check_type: CheckType,
-            description: &'static str,
-            id: RuleId,
-            invariant: Invariant,
-            parameters: Box<RawValue>,
-            version: &'static str,
-        }
         let Self { check_type, description, id, invariant, version, .. } = *self;
         let parameters = self.parameters();
         Definition { check_type, description, id, invariant, parameters, version }.serialize(serializer)

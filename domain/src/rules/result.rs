@@ -8,9 +8,22 @@ use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 /// The verdict of one rule, or of all rules together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    VariantArray,
+    IntoStaticStr,
+    utoipa::ToSchema,
+)]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE", const_into_str)]
+#[schema(as = RuleVerdict)]
 pub enum Verdict {
     /// No violation was found.
     Pass,
@@ -34,7 +47,8 @@ impl Verdict {
 }
 
 /// A range of the candidate's original text, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = TextSpan)]
 pub struct Span {
     /// The offset after its last byte.
     pub end: usize,
@@ -46,7 +60,7 @@ pub struct Span {
 }
 
 /// A violation found by a rule.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Violation {
     /// The invariant that is violated.
     pub invariant: Invariant,
@@ -63,7 +77,8 @@ pub struct Violation {
 }
 
 /// The two compared texts, each cut to 200 characters. The digest covers the complete texts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = EvidenceInput)]
 pub struct Input {
     /// The examined text, normalized.
     pub text: String,
@@ -72,8 +87,9 @@ pub struct Input {
 }
 
 /// Which of claim and fact contains the other. If both are equal, the claim is in the fact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = MatchDirection)]
 pub enum Direction {
     /// The fact contains the claim.
     ClaimInFact,
@@ -82,7 +98,8 @@ pub enum Direction {
 }
 
 /// The result of a step.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = EvidenceOutput)]
 pub struct Output {
     /// The count, if the step counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -101,7 +118,7 @@ pub struct Output {
 }
 
 /// The finding of a step.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
     /// The number of claims of the candidate.
@@ -140,7 +157,8 @@ pub enum Finding {
 }
 
 /// One step of a rule.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = RuleEvidence)]
 pub struct Evidence {
     /// The compared texts.
     pub input: Input,
@@ -157,7 +175,7 @@ pub struct Evidence {
 }
 
 /// The result of one rule.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RuleResult {
     /// With `ERROR`: the reason.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -179,7 +197,8 @@ pub struct RuleResult {
 }
 
 /// The counts of an evaluation.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = EvaluationMetrics)]
 pub struct Metrics {
     /// Blank facts.
     pub blank_facts: u64,
@@ -201,7 +220,7 @@ pub struct Metrics {
 }
 
 /// The results of all rules for one candidate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Evaluation {
     /// The SHA-256 of the candidate's text.
     pub candidate_sha256: Sha256Hex,

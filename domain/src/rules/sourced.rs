@@ -28,7 +28,7 @@ pub const SOURCED_FACTS_MAX: usize = 10_000;
 pub const SOURCED_BYTES_MAX: usize = 1 << 20;
 
 /// The facts from one entry of `facts_from`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FactSource {
     /// The number of facts.
     pub facts: u64,
@@ -45,8 +45,9 @@ pub struct FactSource {
 }
 
 /// The origin of sourced facts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = AskedSource)]
 pub enum Asked {
     /// A source that was queried.
     Query(SourceId),
@@ -55,7 +56,7 @@ pub enum Asked {
 }
 
 /// Facts with their common origin.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FactOrigin {
     /// The facts.
     pub facts: Vec<SourcedFact>,
@@ -65,7 +66,7 @@ pub struct FactOrigin {
 }
 
 /// A fact from a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SourcedFact {
     /// Its index among all facts of the check, from 0, by which evidence refers to it.
     pub fact: u32,
@@ -76,8 +77,9 @@ pub struct SourcedFact {
 }
 
 /// The origin of a fact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = FactSourceOrigin)]
 pub enum Origin {
     /// A record of a source.
     Record(RecordOrigin),
@@ -86,7 +88,7 @@ pub enum Origin {
 }
 
 /// A record, as required to find it and its provenance again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RecordOrigin {
     /// The id of the source.
     pub oracle_id: SourceId,
@@ -103,7 +105,7 @@ pub struct RecordOrigin {
 }
 
 /// An authoritative envelope, as required to rebuild it, with the sources of its values.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct VerificationOrigin {
     /// The SHA-256 of the envelope.
     pub envelope_sha256: Sha256Hex,

@@ -34,9 +34,11 @@ use strum::{IntoStaticStr, VariantArray};
     Deserialize,
     VariantArray,
     IntoStaticStr,
+    utoipa::ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
+#[schema(as = CrosscheckReason)]
 pub enum Reason {
     /// C is at least Ω.
     Pass,
@@ -53,7 +55,7 @@ pub enum Reason {
 }
 
 /// The seed's "Cross-Check Decision", field for field.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Decision {
     /// True for the reason `pass` only.
     pub approved: bool,

@@ -12,6 +12,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
 
 /// An approved verdict with its session.
 ///
@@ -68,40 +70,78 @@ impl Regen {
 }
 
 /// The reason for a regeneration; there is only one (seed: invariant 6).
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum RegenReason {
     CacheMiss,
 }
 
 /// The fields of the document, in their order.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Document<'d, Q, V, D> {
+    /// The session.
     session_id: SessionId,
+    /// The tier of the verdict.
     tier: Tier,
+    /// The customer's query.
+    #[schema(value_type = Query)]
     query: Q,
+    /// The verdict, as the model wrote it, without the members that were cut.
+    #[schema(value_type = Value)]
     verdict: V,
+    /// When it was cached.
     cached_at: Timestamp,
+    /// Whether the verdict was regenerated.
     regen: bool,
+    /// Why the verdict was regenerated; absent if it was not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
     regen_reason: Option<RegenReason>,
+    /// The verdict that was delivered first; absent if this one was not regenerated.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
     original_verdict: Option<OriginalLabel>,
-    /// Null in a regenerated document if the original is not known.
+    /// The difference from the original. Null in a regenerated document if the original is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(value_type = Option<DivergenceLevel>)]
     divergence_level: Option<Option<DivergenceLevel>>,
+    /// A text that must accompany the verdict, because it differs from the original.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false, value_type = Option<String>)]
     disclaimer: Option<Cow<'d, str>>,
+    /// A text that must accompany the verdict, because it may differ from an original that is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false, value_type = Option<String>)]
     notice: Option<Cow<'d, str>>,
+    /// Whether the prompt of the original was different or is unknown.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     prompt_changed: bool,
+    /// Whether the settings of the original were different.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     settings_changed: bool,
+    /// The SHA-256 of the rules' evaluation, if the rules approved the verdict.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
     evaluation_sha256: Option<Sha256Hex>,
+    /// The decision that approved it.
+    #[schema(value_type = Decision)]
     decision: D,
+}
+
+/// The types of the document in its schema.
+type AnyDocument = Document<'static, (), (), ()>;
+
+impl utoipa::PartialSchema for Delivery {
+    fn schema() -> RefOr<Schema> {
+        <AnyDocument as utoipa::PartialSchema>::schema()
+    }
+}
+
+impl ToSchema for Delivery {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        AnyDocument::schemas(schemas);
+    }
 }
 
 impl Delivery {

@@ -4,6 +4,7 @@ mod table;
 
 pub use table::{Cell, DivergenceTable};
 
+use crate::base::schema::one_of;
 use crate::verdict::gate_path::GatePath;
 use crate::verdict::generation::Generation;
 use crate::verdict::label::{Label, Tier};
@@ -11,6 +12,8 @@ use crate::verdict::session::Original;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use strum::IntoStaticStr;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The disclaimer for the customer if the two verdicts differ, in the seed's words.
 pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on your results page may differ \
@@ -30,7 +33,20 @@ pub const VARIANCE_WINDOW: usize = 100;
 const VARIANCE_WINDOW_MIN: usize = 20;
 
 /// The difference between two top-level verdicts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    utoipa::ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum DivergenceLevel {
@@ -91,9 +107,18 @@ impl<'de> Deserialize<'de> for OriginalLabel {
     }
 }
 
+impl PartialSchema for OriginalLabel {
+    fn schema() -> RefOr<Schema> {
+        let words = Label::ALL.map(|label| label.into_str()).into_iter().chain([Self::UNKNOWN]);
+        one_of("The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.", words)
+    }
+}
+
+impl ToSchema for OriginalLabel {}
+
 /// The seed's "Divergence Log Entry", with additional fields: whether the original was known, and whether the prompt
 /// and the settings were the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DivergenceCheck {
     /// The tier of the verdicts.
     pub tier: Tier,
@@ -154,7 +179,7 @@ impl DivergenceCheck {
 }
 
 /// The health of the model's infrastructure, by the latest regenerations with a known original (seed: REGEN-GAP-06).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Variance {
     /// The number of regenerations compared.
     pub regens: usize,

@@ -6,6 +6,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 use strum::IntoStaticStr;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The path of a required field in the payload. Dimensions are in the seed's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -233,6 +236,22 @@ impl<'de> Deserialize<'de> for Flag {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
+
+impl PartialSchema for Flag {
+    fn schema() -> RefOr<Schema> {
+        let mut names: Vec<&str> = Self::all().map(|flag| flag.into_str()).collect();
+        names.push(Self::UnexpectedField(String::new()).into_str());
+        names.sort_unstable();
+        names.dedup();
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        let text = text.pattern(Some(format!("^({})(:.*)?$", names.join("|"))));
+        let description =
+            "A cause found in a verdict: its name and, after a colon, the dimension or the field.";
+        text.description(Some(description)).examples(["field_missing:strategy.tests"]).into()
+    }
+}
+
+impl ToSchema for Flag {}
 
 #[cfg(test)]
 mod tests {

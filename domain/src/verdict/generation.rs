@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 pub const LOCKED_MODEL: &str = "gemini-2.5-flash";
 
 /// Generation settings, under the seed's names.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = GenerationSettings)]
 pub struct Settings {
     /// The name of the model.
     pub model: String,
@@ -32,7 +33,7 @@ impl Settings {
 }
 
 /// How a verdict was generated, if oracled requested it (seed: REGEN-GAP-01 and REGEN-GAP-02).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Generation {
     /// The SHA-256 of the prompt.
     pub prompt_sha256: Sha256Hex,
@@ -41,7 +42,8 @@ pub struct Generation {
 }
 
 /// The token usage of an answer, as reported by the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = TokenUsage)]
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: Option<u64>,

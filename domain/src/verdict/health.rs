@@ -42,7 +42,7 @@ const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 pub const ERROR_MAX_CHARS: usize = 200;
 
 /// A change to an oracle's circuit by an administrator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CircuitAction {
     /// Open it until an administrator closes it.

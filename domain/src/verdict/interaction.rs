@@ -11,9 +11,12 @@ use strum::{IntoStaticStr, VariantArray};
 pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
 
 /// The outcome of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr, utoipa::ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
+#[schema(as = InteractionStatus)]
 pub enum Status {
     /// A usable answer.
     Success,
@@ -26,7 +29,7 @@ pub enum Status {
 }
 
 /// The seed's `OracleInteractionLog`, with additional fields about the oracle and the generation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Interaction {
     /// The id that all attempts of one call share.
     pub execution_id: String,

@@ -37,9 +37,11 @@ impl UnknownWord {
     IntoStaticStr,
     Display,
     EnumString,
+    utoipa::ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str, parse_err_fn = unknown_tier, parse_err_ty = UnknownWord)]
+#[schema(as = VerdictTier)]
 pub enum Tier {
     /// Quick Take: verdict and summary.
     Quick,
@@ -73,9 +75,11 @@ fn unknown_tier(word: &str) -> UnknownWord {
     IntoStaticStr,
     Display,
     EnumString,
+    utoipa::ToSchema,
 )]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE", const_into_str)]
+#[schema(as = VerdictLabel)]
 pub enum Label {
     /// Coherent.
     Green,

@@ -25,7 +25,19 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 const CAUSE_MAX_CHARS: usize = 300;
 
 /// The purpose of a mail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    VariantArray,
+    IntoStaticStr,
+    utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum MailKind {
@@ -41,8 +53,9 @@ pub enum MailKind {
 pub struct BadMailId;
 
 /// The id of a mail, which is also its idempotency key: the same for all attempts, and different for every other mail.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schema(pattern = "^[!-~]{1,320}$")]
 pub struct MailId(String);
 
 impl MailId {
@@ -99,7 +112,8 @@ impl fmt::Display for MailId {
 }
 
 /// The state of a mail.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = QueuedMail)]
 pub struct Standing {
     /// The id of the mail.
     pub mail_id: MailId,

@@ -12,8 +12,9 @@ pub const ORACLE_ID_MAX_CHARS: usize = 80;
 pub struct BadOracleId;
 
 /// The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schema(pattern = "^[A-Za-z0-9_.:-]{1,80}$")]
 pub struct OracleId(String);
 
 impl OracleId {

@@ -40,8 +40,9 @@ pub enum BadSessionId {
 }
 
 /// The id of a session: 1 to 255 of `A-Z a-z 0-9 _ . : -`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schema(pattern = "^[A-Za-z0-9_.:-]{1,255}$")]
 pub struct SessionId(String);
 
 impl SessionId {
@@ -89,7 +90,7 @@ impl fmt::Display for SessionId {
 }
 
 /// The customer's complete query. Request parsing limits its length.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
 pub struct Query(String);
 
@@ -122,8 +123,9 @@ impl Query {
 pub struct BadEmail;
 
 /// A customer's e-mail address. Only its syntax is checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schema(pattern = "^[^@]+@[^@]+$", example = "customer@example.org")]
 pub struct Email(String);
 
 impl TryFrom<String> for Email {
@@ -278,8 +280,9 @@ pub struct Refusal {
 }
 
 /// The mismatch between a request and a known session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = SessionMismatch)]
 pub enum Mismatch {
     /// The tier is different.
     Tier,

@@ -8,8 +8,9 @@ use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 /// The call of one oracle of the workflow. After several attempts, the last one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = SourceCall)]
 pub struct Call {
     /// The registered tier.
     pub oracle_tier: OracleTier,
@@ -37,8 +38,9 @@ pub struct Call {
 }
 
 /// The reply of an oracle.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
+#[schema(as = SourceReply)]
 pub enum Reply {
     /// The oracle has a record of the entity. The answer is late after the soft timeout, and does not count after the hard
     /// timeout.
@@ -141,8 +143,9 @@ impl Reply {
 }
 
 /// The limit that ended a call without an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = CallCut)]
 pub enum Cut {
     /// The oracle's hard timeout.
     HardTimeout,
@@ -151,9 +154,10 @@ pub enum Cut {
 }
 
 /// The kind of failure of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
+#[schema(as = CallFailure)]
 pub enum Failure {
     /// The oracle is unreachable, or reports a server error (status 500 and above).
     Unavailable,
@@ -167,9 +171,10 @@ pub enum Failure {
 }
 
 /// Why an answer cannot be trusted (RFC, "Failure Modes": poisoning).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
+#[schema(as = CallRefusal)]
 pub enum Refusal {
     /// The signature is missing or invalid.
     Signature,

@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The inputs of [`super::decide`]. The log contains them, so that the decision can be computed again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = DecisionInputs)]
 pub struct Inputs {
     /// The execution id of the decision.
     pub execution_id: String,
@@ -53,8 +54,9 @@ pub struct Inputs {
 }
 
 /// When a decision is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = DecisionStage)]
 pub enum Stage {
     /// While the caller waits.
     First,

@@ -98,7 +98,7 @@ pub type Baselines = BTreeMap<SourceId, BTreeMap<String, Baseline>>;
 
 /// The last undisputed value of a source on an axis. The next value of the source is compared with it, whatever time that
 /// value is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
     /// The value.
@@ -126,7 +126,7 @@ impl Baseline {
 }
 
 /// A review that is neither resolved nor dismissed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenReview {
     /// The id of the review.

@@ -10,13 +10,14 @@ use crate::ground::axis::Axis;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use crate::ground::source::LOCK_ORACLE_ID;
-use crate::ground::value::Value;
+// utoipa maps every type with the name `Value` to arbitrary JSON
+use crate::ground::value::Value as AxisValue;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A reviewer's decision on one axis.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HumanLock {
     /// The review that it resolves.
@@ -27,7 +28,7 @@ pub struct HumanLock {
     pub ontology: OntologyRef,
     /// The entity.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// The time of the state that was decided; `None` for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
@@ -37,7 +38,7 @@ pub struct HumanLock {
     /// The path of the axis.
     pub axis: String,
     /// The decided value.
-    pub value: Value,
+    pub value: AxisValue,
     /// The definition of the value, if it is not the axis's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,

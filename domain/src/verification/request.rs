@@ -8,7 +8,8 @@ use crate::ground::axis::Axis;
 use crate::ground::id::WorkflowId;
 use crate::ground::ontology::Ontology;
 use crate::ground::query::{Written, as_written, typed};
-use crate::ground::value::Value;
+// utoipa maps every type with the name `Value` to arbitrary JSON
+use crate::ground::value::Value as AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
@@ -64,12 +65,12 @@ pub struct Claimed {
 }
 
 /// A validated request: each value is valid for its axis.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
     /// The entity, as far as the request identifies it.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// The paths of the requested axes, in the order of the request.
     pub axes: Vec<String>,
     /// The claims, by the paths of axes.
@@ -84,11 +85,11 @@ pub struct Question {
 }
 
 /// A validated claim.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// The claimed value.
-    pub value: Value,
+    pub value: AxisValue,
     /// The claimant.
     pub claimed_by: String,
     /// Whether the claimant has confirmed the value when asked.
@@ -189,7 +190,7 @@ impl VerifyRequest {
         if bytes > QUESTION_MAX_BYTES { Err(BadRequest::Long(bytes)) } else { Ok(question) }
     }
 
-    fn read_thing(&self, ontology: &Ontology) -> Result<BTreeMap<String, Value>, BadRequest> {
+    fn read_thing(&self, ontology: &Ontology) -> Result<BTreeMap<String, AxisValue>, BadRequest> {
         let read = |(name, value): (&String, &Json)| {
             let axis = ontology.identity().find(|axis| axis.axis == *name);
             let known = || unknown("where", name, ontology.identity().map(|axis| &axis.axis));
@@ -224,7 +225,7 @@ pub(super) fn values_as_written<'de, D: Deserializer<'de>>(
     Ok(values.into_iter().map(|(name, Written(value))| (name, value)).collect())
 }
 
-fn read_value(field: &'static str, name: &str, value: &Json, axis: &Axis) -> Result<Value, BadRequest> {
+fn read_value(field: &'static str, name: &str, value: &Json, axis: &Axis) -> Result<AxisValue, BadRequest> {
     let bad = |fault| BadRequest::Value { field, axis: excerpt(name), fault };
     Ok(typed(value, axis).map_err(bad)?.into_value())
 }

@@ -18,8 +18,9 @@ use crate::base::digest::Sha256Hex;
 use crate::ground::freshness::MAX_AGE_S;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::{Ontology, OntologyRef};
-use crate::ground::query::typed;
-use crate::ground::value::Value;
+use crate::ground::query::{Written, typed};
+// utoipa maps every type with the name `Value` to arbitrary JSON
+use crate::ground::value::Value as AxisValue;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -42,7 +43,7 @@ pub const CALLERS_QUEUE_MAX: u64 = 1_000;
 pub const CALLERS_QUEUE_TOTAL_MAX: u64 = 5_000;
 
 /// A question that a reviewer must decide, with its evidence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Review {
     /// The id of the review: the execution id of the decision that opened it.
@@ -53,7 +54,7 @@ pub struct Review {
     pub ontology: OntologyRef,
     /// The entity.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// The requested time; `None` for the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
@@ -83,12 +84,13 @@ pub struct Review {
 }
 
 /// A reviewer's decision.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resolution {
     /// The value of each axis of the review. A number that JSON would round is rejected; as a string, it keeps all its
     /// digits.
     #[serde(deserialize_with = "values_as_written")]
+    #[schema(value_type = BTreeMap<String, Written>)]
     pub values: BTreeMap<String, Json>,
     /// The definitions of the values, by axis; "" is the axis's own. Required if the candidates have different definitions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -103,7 +105,7 @@ pub struct Resolution {
 }
 
 /// A review, with its outcome.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReviewState {
     /// The review.
@@ -120,7 +122,7 @@ pub struct ReviewState {
 }
 
 /// A resolution, with its reviewer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resolved {
     /// The decision.
@@ -138,7 +140,7 @@ pub struct Resolved {
 pub type HeldAgainst = BTreeMap<SourceId, BTreeMap<String, Option<Baseline>>>;
 
 /// The request to revoke a resolution.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Revocation {
     /// The reason.
@@ -146,7 +148,7 @@ pub struct Revocation {
 }
 
 /// A revocation, with its reviewer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Revoked {
     /// The reason.
@@ -158,7 +160,7 @@ pub struct Revoked {
 }
 
 /// The request to close a review without a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dismissal {
     /// The reason.
@@ -166,7 +168,7 @@ pub struct Dismissal {
 }
 
 /// A dismissal, with its reviewer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dismissed {
     /// The reason.

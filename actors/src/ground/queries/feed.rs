@@ -15,8 +15,9 @@ use std::fmt;
 use std::str::FromStr;
 use tokio::task::spawn_blocking;
 
-/// A position in the feed: after one change of the run that became visible with a log entry, or after all changes of that
-/// run.
+/// A position in the feed, from an earlier answer.
+///
+/// It is after one change of the run that became visible with a log entry, or after all changes of that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Place {
@@ -32,7 +33,8 @@ pub struct Place {
 pub struct BadPlace;
 
 /// A change of one version of a record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = RecordChange)]
 pub struct Changed {
     /// The kind of the change.
     pub kind: ChangeKind,
@@ -58,11 +60,12 @@ pub struct Changed {
 }
 
 /// A page of changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ChangesPage {
     /// The changes, in the order in which they became known.
     pub changes: Vec<Changed>,
     /// The position for the next request; `None` if nothing has ever changed.
+    #[schema(value_type = Option<String>)]
     pub next: Option<Place>,
     /// Whether there are more changes now.
     pub more: bool,

@@ -1,7 +1,8 @@
 //! `GET /v1/changes`: records that became valid, were superseded or were withdrawn, in the order in which that became known.
 
 use crate::platform::api::request::QueryParams;
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
@@ -10,22 +11,26 @@ use oracled_api::base::problem::ProblemCode;
 use oracled_api::ground::ChangesParams;
 use std::sync::Arc;
 
-/// The changes after `since`. `next` is the `since` for the next request, even at the end, since more changes may follow.
+problems!(ChangesProblems: PARAMS READ; SourceUnknown SourceLive SourceSilent SourceDamaged);
+
+/// List the changes of records after a position.
 ///
 /// Changes are in the order in which they became known: a version became valid, was superseded, was withdrawn, and so on.
-/// `withheld` names sources that do not answer, whose changes are left out. Once such a source is approved, a request
-/// with its `oracle_id` returns its changes from the beginning.
+/// `next` is the `since` for the next request, even at the end, since more changes may follow. `withheld` names sources
+/// that do not answer, whose changes are left out. Once such a source is approved, a request with its `oracle_id` returns
+/// its changes from the beginning.
 ///
 /// # Errors
 /// `invalid_request` if `since` is invalid; `source_unknown`, `source_silent`.
 #[utoipa::path(
     get,
     path = "/v1/changes",
+    operation_id = "list_changes",
+    tag = "ground",
     params(ChangesParams),
     responses(
-        (status = 200, description = "`{changes: [{kind, oracle_id, run_id, source_version, known_at, record_id, source_record_id, valid_from, valid_until, superseded_by}], next, more, withheld?}`: `withheld` names sources that do not answer, whose changes are left out", body = Object),
-        (status = "4XX", description = "The request is invalid, the source is not registered, or it does not answer", body = ProblemDocument),
-        (status = "5XX", description = "The changes are not available now", body = ProblemDocument),
+        ChangesProblems,
+        (status = 200, description = "The changes", body = ChangesPage),
     ),
 )]
 pub async fn get(

@@ -3,7 +3,8 @@
 use crate::platform::api::held::Held;
 use crate::platform::api::held::document;
 use crate::platform::api::request::JsonBody;
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Extension;
 use axum::extract::State;
@@ -15,18 +16,24 @@ use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Answers a query of a source, with the freshness of the answer.
+problems!(QueryProblems: JSON_BODY QUERY; );
+
+/// Query a source.
+///
+/// The answer has the freshness of the data. In the `axes` of a record every requested axis is present, as null where the
+/// record has no value.
 ///
 /// # Errors
 /// A [`Problem`] if the query is invalid, the source does not answer, or its data is too old.
 #[utoipa::path(
     post,
     path = "/v1/query",
+    operation_id = "query_source",
+    tag = "ground",
     request_body = OracleQuery,
     responses(
-        (status = 200, description = "`{query_id, oracle_id, response: {records, provenance?, query_metadata, cursor, warnings?, explain?}}`. In a record's `axes` every requested axis is present, as null where the record has no value", body = Object),
-        (status = "4XX", description = "The query is rejected", body = ProblemDocument),
-        (status = "5XX", description = "The answer is not available now", body = ProblemDocument),
+        QueryProblems,
+        (status = 200, description = "The records that match", body = QueryAnswer),
     ),
 )]
 pub async fn post(

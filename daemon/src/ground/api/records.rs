@@ -1,6 +1,7 @@
 //! `GET /v1/records/{record_id}` and its provenance: one record of a source, even if it is no longer valid.
 
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -11,7 +12,9 @@ use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::answer::RecordAnswer;
 use std::sync::Arc;
 
-/// A record by its id, with its validity and its freshness.
+problems!(RecordProblems: RECORD READ; SourceSilent SourceStale);
+
+/// Read a record by its id, with its validity and its freshness.
 ///
 /// The record is returned whatever its status is now.
 ///
@@ -20,11 +23,12 @@ use std::sync::Arc;
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}",
-    params(("record_id" = String, Path, description = "As a query returns it")),
+    operation_id = "read_record",
+    tag = "ground",
+    params(("record_id" = String, Path, pattern = "^[0-9a-f]{16}-[0-9]+$", description = "The id of the record, as a query returns it")),
     responses(
-        (status = 200, description = "The record with all its axes, its standing and its freshness", body = Object),
-        (status = "4XX", description = "The record does not exist, or its source does not answer", body = ProblemDocument),
-        (status = "5XX", description = "The record is not available now, or is too old", body = ProblemDocument),
+        RecordProblems,
+        (status = 200, description = "The record with all its axes, its standing and its freshness", body = RecordAnswer),
     ),
 )]
 pub async fn get(
@@ -35,7 +39,9 @@ pub async fn get(
     Ok(Json(service.work(async move { Ok(queries.record(&record_id).await?) }).await?))
 }
 
-/// The provenance of a record whose source answers.
+problems!(ProvenanceProblems: RECORD READ; SourceSilent);
+
+/// Read the provenance of a record whose source answers.
 ///
 /// The provenance leads to the hash and the payload offset of the raw record.
 ///
@@ -44,11 +50,12 @@ pub async fn get(
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}/provenance",
-    params(("record_id" = String, Path, description = "As a query returns it")),
+    operation_id = "read_provenance",
+    tag = "ground",
+    params(("record_id" = String, Path, pattern = "^[0-9a-f]{16}-[0-9]+$", description = "The id of the record, as a query returns it")),
     responses(
-        (status = 200, description = "The RFC's provenance record, and the location of the raw record", body = Object),
-        (status = "4XX", description = "The record does not exist, or its source does not answer", body = ProblemDocument),
-        (status = "5XX", description = "The provenance is not available now", body = ProblemDocument),
+        ProvenanceProblems,
+        (status = 200, description = "The RFC's provenance record, and the location of the raw record", body = ProvenanceRecord),
     ),
 )]
 pub async fn provenance(

@@ -3,7 +3,8 @@
 
 use crate::platform::api::request::PATHS;
 use crate::platform::api::request::{JsonBody, discard};
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::secret::of_file;
 use crate::platform::service::Service;
 use crate::platform::signal_rate::SIGNALS_PER_WINDOW;
@@ -26,7 +27,12 @@ use std::time::Duration;
 /// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
 const SIGNATURE: &str = "x-hub-signature-256";
 
-/// Accepts a signal: every source whose freshness policy names this path as an `upstream_signal` becomes stale.
+problems!(SignalProblems: COMMIT; BodyBroken BodyTooLarge SignalForbidden SignalUnknown SignalRateLimited);
+
+/// Signal that the data of sources is no longer reliable.
+///
+/// Every source whose freshness policy names this path as an `upstream_signal` becomes stale. The body may have any media
+/// type.
 ///
 /// # Errors
 /// `signal_unknown` if no policy names the path; `signal_forbidden`; `signal_rate_limited`. If the entry cannot be
@@ -34,13 +40,12 @@ const SIGNATURE: &str = "x-hub-signature-256";
 #[utoipa::path(
     post,
     path = "/v1/signals/{name}",
-    params(("name" = String, Path, description = "The rest of the path that a policy names; it may contain slashes")),
+    operation_id = "send_signal",
+    tag = "ground",
+    params(("name" = String, Path, description = "The rest of the path that a policy names; it may contain slashes"), ("X-Hub-Signature-256" = Option<String>, Header, pattern = "^sha256=[0-9a-f]{64}$", description = "The HMAC-SHA-256 of the body under the secret of the policy; required if the policy has a `secret_file`")),
     responses(
+        SignalProblems,
         (status = 200, description = "The sources that are stale now", body = InvalidatedSources),
-        (status = 403, description = "`signal_forbidden`: the policy has a secret, and `X-Hub-Signature-256` is not the body's HMAC under it", body = ProblemDocument),
-        (status = 429, description = "`signal_rate_limited`: more than 10 signals within a minute, with `Retry-After`", body = ProblemDocument),
-        (status = "4XX", description = "No policy names the path", body = ProblemDocument),
-        (status = "5XX", description = "The signal could not be logged", body = ProblemDocument),
     ),
 )]
 pub async fn post(

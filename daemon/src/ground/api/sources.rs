@@ -1,6 +1,7 @@
 //! `GET /v1/sources`: the registered sources.
 
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +10,9 @@ use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::Standing;
 use std::sync::Arc;
 
-/// Every registered source, in the order of their ids.
+problems!(ListProblems: READ; );
+
+/// List the registered sources, in the order of their ids.
 ///
 /// `identity` has the axes that identify the subject of a record.
 ///
@@ -18,9 +21,11 @@ use std::sync::Arc;
 #[utoipa::path(
     get,
     path = "/v1/sources",
+    operation_id = "list_sources",
+    tag = "ground",
     responses(
-        (status = 200, description = "The registry's entries, each with whether it answers", body = Vec<ListedSource>),
-        (status = "5XX", description = "The sources are not available now", body = ProblemDocument),
+        ListProblems,
+        (status = 200, description = "The entries of the registry, each with whether it answers", body = Vec<ListedSource>),
     ),
 )]
 pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<ListedSource>>, Problem> {

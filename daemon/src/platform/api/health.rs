@@ -1,5 +1,7 @@
 //! `/healthz` and `/readyz`: whether the daemon is alive, and whether it accepts verdicts.
 
+use crate::platform::openapi::CommonProblems;
+use crate::platform::problem::ProblemDocument;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
@@ -8,19 +10,31 @@ use hyper::StatusCode;
 use oracled_api::base::service::{AliveResponse, ReadinessResponse};
 use std::sync::Arc;
 
-/// Whether the daemon is alive.
-#[utoipa::path(get, path = "/healthz", responses((status = 200, description = "The daemon is alive", body = AliveResponse)))]
+/// Report that the daemon is alive.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    operation_id = "read_liveness",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "The daemon is alive", body = AliveResponse),
+    ),
+)]
 pub async fn alive() -> Json<AliveResponse> {
     Json(AliveResponse { status: "alive", version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Whether the daemon accepts verdicts.
+/// Report whether the daemon accepts verdicts.
 #[utoipa::path(
     get,
     path = "/readyz",
+    operation_id = "read_readiness",
+    tag = "platform",
     responses(
+        CommonProblems,
         (status = 200, description = "The daemon accepts verdicts", body = ReadinessResponse),
-        (status = 503, description = "The daemon does not accept verdicts, for the given reasons", body = ReadinessResponse),
+        (status = 503, description = "The daemon does not accept verdicts, for the given reasons; or `overloaded`", content((ReadinessResponse = "application/json"), (ProblemDocument = "application/problem+json")), headers(("Retry-After" = u64, description = "With `overloaded`: the time before the next attempt, in seconds."))),
     ),
 )]
 pub async fn ready(State(service): State<Arc<Service>>) -> Response {

@@ -1,5 +1,6 @@
 //! `/metrics`: the metrics for Prometheus.
 
+use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, request_panics};
 use axum::extract::State;
@@ -28,11 +29,20 @@ use std::time::Duration;
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END: &str = "# EOF\n";
 
-/// The metrics as OpenMetrics text.
+/// Read the metrics as OpenMetrics text.
 ///
 /// # Errors
 /// `Internal` if the text cannot be written.
-#[utoipa::path(get, path = "/metrics", responses((status = 200, description = "OpenMetrics text", body = String)))]
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "read_metrics",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"),
+    ),
+)]
 pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Problem> {
     let oracles = service.system.oracle_health.ask(Statuses).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the metrics lack the oracles' health");

@@ -1,6 +1,7 @@
 //! `/v1/health/oracles`: the health of the upstream systems. Both sockets have this path.
 
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::CommonProblems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
@@ -8,7 +9,7 @@ use oracled_actors::upstream::oracle_health::Statuses;
 use oracled_domain::verdict::health::HealthStatus;
 use std::sync::Arc;
 
-/// The health of every oracle, in the order of their names.
+/// List the health of every oracle, in the order of their names.
 ///
 /// An oracle is a model, a mail service, or a source that a verification has asked. Latencies are of the last 256
 /// successful calls.
@@ -18,9 +19,11 @@ use std::sync::Arc;
 #[utoipa::path(
     get,
     path = "/v1/health/oracles",
+    operation_id = "list_oracle_health",
+    tag = "platform",
     responses(
-        (status = 200, description = "A list with one object per oracle; empty without oracles", body = Vec<Object>),
-        (status = "5XX", description = "The health is not available now", body = ProblemDocument),
+        CommonProblems,
+        (status = 200, description = "One object per oracle; empty without oracles", body = Vec<HealthStatus>),
     ),
 )]
 pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Vec<HealthStatus>>, Problem> {

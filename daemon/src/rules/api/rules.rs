@@ -2,6 +2,8 @@
 
 mod batch;
 
+use crate::platform::openapi::CommonProblems;
+use crate::platform::openapi::problems;
 pub use batch::*;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::rules::EvaluateRequest;
@@ -9,24 +11,29 @@ use oracled_api::rules::EvaluateRequest;
 use crate::platform::api::held::document;
 use crate::platform::api::held::{self, Held};
 use crate::platform::api::request::{Gathered, JsonBody, WantedCase};
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
 use oracled_api::rules::{RegisteredRule, RulesResponse};
-use oracled_domain::rules::RuleId;
+use oracled_domain::rules::{Evaluation, RuleId};
 use std::sync::Arc;
 use strum::VariantArray;
 
-/// The registered rules, and their configuration.
+/// List the registered rules.
 ///
 /// Every rule has its definition, its digest, and whether it applies if a request names no rules.
 #[utoipa::path(
     get,
     path = "/v1/rules",
-    responses((status = 200, description = "The registry of rules", body = RulesResponse)),
+    operation_id = "list_rules",
+    tag = "rules",
+    responses(
+        CommonProblems,
+        (status = 200, description = "The registry of rules", body = RulesResponse),
+    ),
 )]
 pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
     let settings = service.config.rules.settings();
@@ -38,20 +45,23 @@ pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
     Json(RulesResponse { rules, unsupported_max: settings.unsupported_max })
 }
 
-/// Checks a text against facts, and logs the evaluation.
+problems!(EvaluateProblems: JSON_BODY COMMIT QUERY VERIFY FACTS; );
+
+/// Check a text against facts.
+///
+/// The evaluation is logged.
 ///
 /// # Errors
 /// A [`Problem`] if the request is invalid, or the evaluation cannot be logged.
 #[utoipa::path(
     post,
     path = "/v1/rules/evaluate",
+    operation_id = "evaluate_text",
+    tag = "rules",
     request_body = EvaluateRequest,
     responses(
-        (status = 200, description = "The evaluation, as canonical JSON, with any verdict", body = Object),
-        (status = 409, description = "`facts_unavailable`, `source_silent`: a source of `facts_from` returns no facts", body = ProblemDocument),
-        (status = 503, description = "`source_stale`: the data of a source of `facts_from` is too old", body = ProblemDocument),
-        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
-        (status = "5XX", description = "The text cannot be evaluated now", body = ProblemDocument),
+        EvaluateProblems,
+        (status = 200, description = "The evaluation, as canonical JSON, with any verdict", body = Evaluation),
     ),
 )]
 pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {

@@ -4,18 +4,21 @@
 use super::verdicts::deliver;
 use crate::platform::api::held::document;
 use crate::platform::api::request::{self, JsonBody, SessionInPath};
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
 use oracled_actors::verdict::cache::Read;
 use oracled_actors::verdict::submission::Submission;
-use oracled_api::verdict::CacheRequest;
-use oracled_domain::GatePath;
+use oracled_api::verdict::{CacheRequest, VerdictResponse};
+use oracled_domain::{GatePath, SessionId};
 use std::sync::Arc;
 
-/// Writes a verdict to the cache if it passes the gate.
+problems!(WriteProblems: JSON_BODY SUBMISSION COMMIT; SessionMismatch CrosscheckRejected RulesRejected);
+
+/// Write a verdict to the cache if it passes the gate.
 ///
 /// This is the same cache under the path of the service that oracled replaces, and the gate is the same. The fields
 /// `cached_at`, `regen` and `regen_reason`, which a response has, are accepted and ignored. On all other routes an
@@ -26,15 +29,14 @@ use std::sync::Arc;
 #[utoipa::path(
     post,
     path = "/cache/{session_id}",
-    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    operation_id = "write_cached_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
     request_body = CacheRequest,
     responses(
-        (status = 201, description = "The verdict passed and is cached", body = Object),
-        (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = Object),
-        (status = 409, description = "`session_mismatch`: another tier, query or owner", body = ProblemDocument),
-        (status = 422, description = "`crosscheck_rejected`, with the decision", body = ProblemDocument),
-        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
-        (status = "5XX", description = "The verdict cannot be cached now", body = ProblemDocument),
+        WriteProblems,
+        (status = 201, description = "The verdict passed and is cached", body = VerdictResponse),
+        (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = VerdictResponse),
     ),
 )]
 pub async fn post(
@@ -57,18 +59,23 @@ pub async fn post(
     deliver(service, submission).await
 }
 
-/// Reads a cached verdict. This route does not regenerate a lost verdict.
+problems!(ReadProblems: SESSION READ; VerdictNotCached);
+
+/// Read a cached verdict.
+///
+/// This route does not regenerate a lost verdict.
 ///
 /// # Errors
 /// A [`Problem`], usually `verdict_not_cached`.
 #[utoipa::path(
     get,
     path = "/cache/{session_id}",
-    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    operation_id = "read_cached_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
     responses(
-        (status = 200, description = "The verdict as it was delivered", body = Object),
-        (status = 404, description = "`verdict_not_cached`", body = ProblemDocument),
-        (status = "5XX", description = "The verdict cannot be read now", body = ProblemDocument),
+        ReadProblems,
+        (status = 200, description = "The verdict as it was delivered", body = VerdictResponse),
     ),
 )]
 pub async fn get(

@@ -1,7 +1,8 @@
 //! `POST /v1/crosscheck`: judges a verdict and logs the judgement, without delivery.
 
 use crate::platform::api::request::{self, JsonBody};
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +13,9 @@ use oracled_api::verdict::CrosscheckRequest;
 use oracled_domain::{Decision, GatePath};
 use std::sync::Arc;
 
-/// Judges a verdict.
+problems!(CheckProblems: JSON_BODY SUBMISSION COMMIT; );
+
+/// Check a verdict without delivery.
 ///
 /// The check is logged. Nothing is delivered.
 ///
@@ -21,11 +24,12 @@ use std::sync::Arc;
 #[utoipa::path(
     post,
     path = "/v1/crosscheck",
+    operation_id = "check_verdict",
+    tag = "verdict",
     request_body = CrosscheckRequest,
     responses(
-        (status = 200, description = "The decision, approved or not", body = Object),
-        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
-        (status = "5XX", description = "The verdict cannot be judged now", body = ProblemDocument),
+        CheckProblems,
+        (status = 200, description = "The decision, approved or not", body = Decision),
     ),
 )]
 pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Json<Decision>, Problem> {

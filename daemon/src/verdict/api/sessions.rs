@@ -1,7 +1,8 @@
 //! `/v1/sessions/{session_id}`: registers a session so that a lost verdict can be regenerated.
 
 use crate::platform::api::request::{self, JsonBody, SessionInPath};
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
@@ -9,25 +10,28 @@ use hyper::StatusCode;
 use oracled_actors::verdict::cache::{Register, Registered};
 use oracled_api::verdict::KnownSession;
 use oracled_api::verdict::RegisterSessionRequest;
+use oracled_domain::SessionId;
 use std::sync::Arc;
 
-/// Registers a session, or adds data to a registered one.
+problems!(RegisterProblems: JSON_BODY SUBMISSION COMMIT; SessionMismatch);
+
+/// Register a session so that a lost verdict can be regenerated.
 ///
-/// A later read needs this data to regenerate a lost verdict. The e-mail address is never returned on this socket.
+/// If the session is registered, data that it lacks is added. The e-mail address is never returned on this socket.
 ///
 /// # Errors
 /// A [`Problem`]; `session_mismatch` if the session is known with other data.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session_id}",
-    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    operation_id = "register_session",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
     request_body = RegisterSessionRequest,
     responses(
+        RegisterProblems,
         (status = 201, description = "The session is new, and durable", body = KnownSession),
         (status = 200, description = "The session was known; its current data", body = KnownSession),
-        (status = 409, description = "`session_mismatch`: another tier, query, original verdict or owner", body = ProblemDocument),
-        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
-        (status = "5XX", description = "The session cannot be registered now", body = ProblemDocument),
     ),
 )]
 pub async fn put(

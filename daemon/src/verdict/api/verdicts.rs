@@ -3,7 +3,8 @@
 use crate::platform::api::held::document;
 use crate::platform::api::request::{self, Gathered, JsonBody, SessionInPath, Wanted};
 use crate::platform::config::Provider;
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::extract::State;
 use axum::response::Response;
@@ -15,7 +16,7 @@ use oracled_actors::verdict::crosscheck::Judge;
 use oracled_actors::verdict::regen::{self, Failed};
 use oracled_actors::verdict::submission::{Cached, Submission, SubmissionOutcome};
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::verdict::SubmitRequest;
+use oracled_api::verdict::{CacheResult, SubmitRequest, VerdictResponse};
 use oracled_domain::rules::Evaluation;
 use oracled_domain::{Decision, GatePath, SessionId};
 use std::sync::Arc;
@@ -24,8 +25,11 @@ use std::time::Duration;
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 
-/// Judges a verdict and delivers it if it passes. If the request has no verdict, the model generates it first.
+problems!(SubmitProblems: JSON_BODY SUBMISSION COMMIT MODEL QUERY VERIFY FACTS; SessionMismatch DeliveredAlready CrosscheckRejected RulesRejected);
+
+/// Submit a verdict for delivery, or let the model generate one.
 ///
+/// The verdict is judged, and delivered if it passes. If the request has no verdict, the model generates it first.
 /// With `facts` or `facts_from`, the verdict must also pass the rules, after the crosscheck. A request without a verdict
 /// gets 409 `delivered_already` if the first verdict of the session is lost.
 ///
@@ -34,17 +38,14 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 #[utoipa::path(
     post,
     path = "/v1/verdicts/{session_id}",
-    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    operation_id = "submit_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
     request_body = SubmitRequest,
     responses(
-        (status = 201, description = "The verdict passed, is durable, and may be delivered", body = Object),
-        (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = Object),
-        (status = 409, description = "`session_mismatch`: another tier, query or owner; `delivered_already`; `facts_unavailable`, `source_silent`: a source of `facts_from` returns no facts", body = ProblemDocument),
-        (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation", body = ProblemDocument),
-        (status = 502, description = "`model_refused`; `model_refused_request`: the same request would be refused again", body = ProblemDocument),
-        (status = 504, description = "`model_timeout`", body = ProblemDocument),
-        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
-        (status = "5XX", description = "The verdict cannot be delivered now", body = ProblemDocument),
+        SubmitProblems,
+        (status = 201, description = "The verdict passed, is durable, and may be delivered", body = VerdictResponse),
+        (status = 200, description = "The session already has a verdict: that verdict, with `replayed`", body = VerdictResponse),
     ),
 )]
 pub async fn post(
@@ -103,26 +104,25 @@ async fn generate(service: Arc<Service>, submission: Submission) -> Result<Respo
     }
 }
 
-/// Reads the verdict of a session from the cache. If the verdict is lost and the session is known, it is regenerated.
+problems!(ReadProblems: SESSION READ MODEL; SessionUnknown VerdictNotCached CrosscheckRejected RulesRejected RegenRateLimited);
+
+/// Read the verdict of a session.
 ///
-/// `X-Cache` is `HIT` for a stored verdict and `MISS` for a regenerated one. If the crosscheck or the rules reject the
-/// regenerated verdict, this read and further ones within 5 minutes get 422.
+/// If the verdict is lost and the session is known, it is regenerated. `X-Cache` is `HIT` for a stored verdict and `MISS`
+/// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read and further ones within
+/// 5 minutes get 422.
 ///
 /// # Errors
 /// A [`Problem`], usually `session_unknown`.
 #[utoipa::path(
     get,
     path = "/v1/verdicts/{session_id}",
-    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    operation_id = "read_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
     responses(
-        (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", body = Object),
-        (status = 404, description = "`session_unknown`; `verdict_not_cached` without a model", body = ProblemDocument),
-        (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation; each with `Retry-After`", body = ProblemDocument),
-        (status = 429, description = "`regen_rate_limited`, with `Retry-After`", body = ProblemDocument),
-        (status = 502, description = "`model_refused`, with `Retry-After`; `model_refused_request`: the same request would be refused again", body = ProblemDocument),
-        (status = 503, description = "`model_unavailable`, `model_busy`, each with `Retry-After`", body = ProblemDocument),
-        (status = 504, description = "`model_timeout`", body = ProblemDocument),
-        (status = "5XX", description = "The verdict cannot be read now", body = ProblemDocument),
+        ReadProblems,
+        (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", body = VerdictResponse, headers(("X-Cache" = CacheResult, description = "Whether the verdict was in the cache."))),
     ),
 )]
 pub async fn get(

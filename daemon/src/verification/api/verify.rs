@@ -2,7 +2,8 @@
 
 use crate::platform::api::held::document;
 use crate::platform::api::request::JsonBody;
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -17,23 +18,25 @@ use oracled_store::Store;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Verifies values with the sources of a workflow. The envelope is logged before it is returned. Its axes have values only
-/// if its `kind` is `authoritative`.
+problems!(VerifyProblems: JSON_BODY VERIFY; );
+
+/// Verify values with the sources of a workflow.
 ///
-/// An envelope of another kind is an answer too, and not an error: each axis has its own `kind`. `Retry-After` is set if
-/// the envelope has a time for the next attempt.
+/// The envelope is logged before it is returned. Its axes have values only if its `kind` is `authoritative`. An envelope
+/// of another kind is an answer too, and not an error: each axis has its own `kind`.
 ///
 /// # Errors
 /// A [`Problem`] if there is no envelope, because no decision was made.
 #[utoipa::path(
     post,
     path = "/v1/verify",
+    operation_id = "verify_values",
+    tag = "verification",
     request_body = VerifyRequest,
     responses(
-        (status = 200, description = "The envelope, of any `kind`; with `Retry-After` if a retry may help", body = Envelope),
-        (status = 202, description = "An envelope of kind `provisional`: `Location` has the path of the pending decision", body = Envelope),
-        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
-        (status = "5XX", description = "No decision can be made now", body = ProblemDocument),
+        VerifyProblems,
+        (status = 200, description = "The envelope, of any `kind`", body = Envelope, headers(("Retry-After" = u64, description = "The time before the next attempt, in seconds; absent if a retry does not help."))),
+        (status = 202, description = "An envelope of kind `provisional`: the decision is pending", body = Envelope, headers(("Location" = String, description = "The path of the pending decision."), ("Retry-After" = u64, description = "The time before the next attempt, in seconds; absent if a retry does not help."))),
     ),
 )]
 pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
@@ -43,19 +46,24 @@ pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result
     Ok(answer(&*envelope.await?))
 }
 
-/// The envelope of the latest decision with this execution id, from the log.
+problems!(ReadProblems: PARAMS READ; ExecutionUnknown DecisionAltered);
+
+/// Read the envelope of a verification.
+///
+/// This is the envelope of the latest decision with this execution id, from the log.
 ///
 /// # Errors
 /// `execution_unknown`; `decision_altered` if the logged envelope differs from the one that was returned.
 #[utoipa::path(
     get,
     path = "/v1/verify/{execution_id}",
-    params(("execution_id" = String, Path, description = "The execution id of the envelope")),
+    operation_id = "read_verification",
+    tag = "verification",
+    params(("execution_id" = String, Path, description = "The `execution_id` of the envelope")),
     responses(
-        (status = 200, description = "The envelope, byte for byte as it was returned", body = Envelope),
-        (status = 202, description = "The decision is pending: the `provisional` envelope", body = Envelope),
-        (status = "4XX", description = "The decision does not exist", body = ProblemDocument),
-        (status = "5XX", description = "The decision cannot be returned", body = ProblemDocument),
+        ReadProblems,
+        (status = 200, description = "The envelope, byte for byte as it was returned", body = Envelope, headers(("Retry-After" = u64, description = "The time before the next attempt, in seconds; absent if a retry does not help."))),
+        (status = 202, description = "The decision is pending: the `provisional` envelope", body = Envelope, headers(("Location" = String, description = "The path of the pending decision."), ("Retry-After" = u64, description = "The time before the next attempt, in seconds; absent if a retry does not help."))),
     ),
 )]
 pub async fn get(

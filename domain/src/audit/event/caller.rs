@@ -9,7 +9,7 @@ pub const REQUEST_ID_MAX_CHARS: usize = 128;
 /// The process that sent a request, and the id of that request.
 ///
 /// An entry has a caller if a request caused it, and none if the daemon acted on its own: a schedule, a probe, a retry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Caller {
     /// The process, as the kernel reports it.
     #[serde(flatten)]

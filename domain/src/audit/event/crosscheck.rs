@@ -10,7 +10,7 @@ use crate::verdict::tmm::{OMEGA, PHI};
 use serde::{Deserialize, Serialize};
 
 /// The seed's "Log Entry", with the mapping's variables, the path and the verdict's digest in addition.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CrosscheckEntry {
     /// The tier for which the verdict was judged.
     pub tier: Tier,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 /// A document was registered, or changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DocumentEntry {
     /// The kind of the document.
     pub kind: DocumentKind,
@@ -22,8 +22,10 @@ pub struct DocumentEntry {
     /// Its digest.
     pub sha256: Sha256Hex,
     /// The document that it replaces; null if it is new.
+    #[schema(value_type = Option<Value>)]
     pub before: Option<Box<Json>>,
     /// The document.
+    #[schema(value_type = Value)]
     pub after: Box<Json>,
     /// The process that registered it.
     pub peer: Peer,
@@ -46,7 +48,7 @@ impl DocumentEntry {
 }
 
 /// A source was approved or deprecated. Contains its registry entry before and after, without its versions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SourceEntry {
     /// The source.
     pub oracle_id: SourceId,
@@ -61,7 +63,7 @@ pub struct SourceEntry {
 }
 
 /// A change of the status of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceChange {
     /// The source is approved, and answers.
@@ -71,7 +73,7 @@ pub enum SourceChange {
 }
 
 /// All data of a source was marked stale.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct InvalidationEntry {
     /// The source.
     pub oracle_id: SourceId,
@@ -84,7 +86,7 @@ pub struct InvalidationEntry {
 }
 
 /// A cause for marking all data of a source stale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidationCause {
     /// The source sent a signal.
@@ -96,7 +98,7 @@ pub enum InvalidationCause {
 }
 
 /// Data of a source that was marked stale was confirmed as valid.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ConfirmationEntry {
     /// The source.
     pub oracle_id: SourceId,
@@ -111,7 +113,7 @@ pub struct ConfirmationEntry {
 }
 
 /// A cause for confirming the data of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmationCause {
     /// A pull that started after the invalidation found no change.
@@ -121,7 +123,7 @@ pub enum ConfirmationCause {
 }
 
 /// A run started or ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RunEntry {
     /// The run as it is now.
     #[serde(flatten)]
@@ -131,7 +133,7 @@ pub struct RunEntry {
 }
 
 /// A payload is about to be pulled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PullStartedEntry {
     /// The pipeline.
     pub pipeline_id: PipelineId,
@@ -142,7 +144,7 @@ pub struct PullStartedEntry {
 }
 
 /// A payload was pulled, or the source had no new one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PullEndedEntry {
     /// The pipeline.
     pub pipeline_id: PipelineId,
@@ -155,7 +157,7 @@ pub struct PullEndedEntry {
 }
 
 /// A payload could not be pulled, so there is no run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PullFailedEntry {
     /// The pipeline.
     pub pipeline_id: PipelineId,
@@ -168,7 +170,7 @@ pub struct PullFailedEntry {
 }
 
 /// Old content and raw payloads were removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PruneEntry {
     /// The source.
     pub oracle_id: SourceId,
@@ -183,7 +185,7 @@ pub struct PruneEntry {
 }
 
 /// Damaged or missing files of a source were recreated from its payloads. Its data is the same as before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RebuildEntry {
     /// The source.
     pub oracle_id: SourceId,

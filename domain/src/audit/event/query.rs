@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// One read of a source.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct QueryEntry {
     /// The way in which the source was read. `query` includes entries of `facts_from`.
     pub read: ReadKind,
@@ -42,7 +42,7 @@ pub struct QueryEntry {
 }
 
 /// A way to read a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadKind {
     /// `POST /v1/query`, or an entry of `facts_from`.
@@ -58,7 +58,7 @@ pub enum ReadKind {
 }
 
 /// The result of a read; other than `answered` and `started`, the problem code of the response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadOutcome {
     /// Records were returned, or there are none.

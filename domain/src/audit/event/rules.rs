@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const ORIGINS_MAX: usize = 100;
 
 /// One evaluation of Oracle-A.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RulesEntry {
     /// The path on which the verdict arrived; null if a text was checked without a session.
     pub path: Option<GatePath>,
@@ -35,7 +35,7 @@ pub struct RulesEntry {
 }
 
 /// The result of one rule.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RuleEntry {
     /// The rule.
     pub rule: RuleId,
@@ -49,7 +49,7 @@ pub struct RuleEntry {
 }
 
 /// The origins of the facts of an evaluation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FactsFromEntry {
     /// The number of facts that sources provided.
     pub facts: u64,
@@ -62,7 +62,7 @@ pub struct FactsFromEntry {
 }
 
 /// The origin of facts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OriginEntry {
     /// A record of a source.

@@ -17,7 +17,7 @@ const UNKNOWN_VERSION: &str = "unknown";
 
 /// A source was queried for a verification. Contains the fields of the RFC's `OracleInteractionLog` ("Versioned Oracle
 /// Logging"), and further details of the call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SourceAskedEntry {
     /// The execution id of the decision.
     pub execution_id: String,
@@ -50,7 +50,7 @@ pub struct SourceAskedEntry {
 }
 
 /// A verification was decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct VerificationEntry {
     /// The execution id of the decision.
     pub execution_id: String,
@@ -69,7 +69,7 @@ pub struct VerificationEntry {
 }
 
 /// A question was submitted to a reviewer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ReviewEntry {
     /// The id of the review.
     pub review_id: String,
@@ -78,7 +78,7 @@ pub struct ReviewEntry {
 }
 
 /// A reviewer decided a review.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ResolutionEntry {
     /// The id of the review.
     pub review_id: String,
@@ -92,7 +92,7 @@ pub struct ResolutionEntry {
 }
 
 /// The resolution of a review was revoked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RevocationEntry {
     /// The id of the review.
     pub review_id: String,
@@ -105,7 +105,7 @@ pub struct RevocationEntry {
 }
 
 /// A review was closed without a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DismissalEntry {
     /// The id of the review.
     pub review_id: String,
@@ -116,7 +116,7 @@ pub struct DismissalEntry {
 }
 
 /// Cached answers that can no longer be used were removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct KeptRemovedEntry {
     /// The number of removed answers.
     pub count: u64,

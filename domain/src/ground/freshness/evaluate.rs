@@ -6,8 +6,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// How an answer is handled, from the least to the most strict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = FreshnessAnswer)]
 pub enum Answer {
     /// Serve it without warnings.
     Serve,
@@ -45,7 +48,7 @@ impl From<StaleBehavior> for Answer {
 }
 
 /// The freshness of one axis.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AxisFreshness {
     /// The path of the axis.
     pub axis: String,
@@ -60,7 +63,7 @@ pub struct AxisFreshness {
 }
 
 /// The freshness of an answer, and how the answer is handled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Freshness {
     /// Each axis that the answer depends on, in the order given.
     pub axes: Vec<AxisFreshness>,

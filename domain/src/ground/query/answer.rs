@@ -6,7 +6,7 @@ use crate::ground::source::OracleTier;
 use serde::{Deserialize, Serialize};
 
 /// A record by its id.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RecordAnswer {
     /// The source.
     pub oracle_id: SourceId,
@@ -36,7 +36,7 @@ pub struct RecordAnswer {
 }
 
 /// The state of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordStanding {
     /// It is valid now.

@@ -32,6 +32,20 @@ impl ToSchema for Written {
     }
 }
 
+/// Represents in schemas a value of an axis, or null for an axis without a value.
+#[derive(Debug)]
+pub(crate) enum ValueOrNull {}
+
+impl PartialSchema for ValueOrNull {
+    fn schema() -> RefOr<Schema> {
+        let kinds = SchemaType::from_iter([Type::Boolean, Type::String, Type::Null]);
+        let description = "A value of an axis: true, false or a text; null if the record has no value.";
+        ObjectBuilder::new().schema_type(kinds).description(Some(description)).into()
+    }
+}
+
+impl ToSchema for ValueOrNull {}
+
 /// Reads a value or a list of values with exact numbers. It rejects a number that does not fit into 64 bits, of which
 /// the JSON reader makes a binary fraction.
 pub(crate) fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {

@@ -5,9 +5,22 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 /// How a version changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
+#[schema(as = RecordChangeKind)]
 pub enum ChangeKind {
     /// The version is new.
     BecameValid,

@@ -5,14 +5,15 @@ use crate::verdict::label::Label;
 use serde::{Deserialize, Serialize};
 
 /// Regenerations, counted by the first verdict and the regenerated one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DivergenceTable {
     /// All pairs, in the order of labels; the unknown original comes last.
     pub cells: Vec<Cell>,
 }
 
 /// One pair of verdicts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = DivergenceCell)]
 pub struct Cell {
     /// The first verdict.
     pub original_verdict: OriginalLabel,

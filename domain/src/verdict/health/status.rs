@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 /// The status of an oracle, in the seed's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
+#[schema(as = OracleStatus)]
 pub enum Status {
     /// It answers.
     Healthy,
@@ -28,7 +29,7 @@ impl Status {
 }
 
 /// The health of an oracle: the seed's fields, then fields for operators.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct HealthStatus {
     /// The oracle.
     pub oracle_id: OracleId,

@@ -4,7 +4,8 @@ use crate::platform::api::held::{self, Answers, Held};
 use crate::platform::api::request;
 use crate::platform::api::request::lines::{Line, Lines};
 use crate::platform::api::request::{Gathered, WantedCase};
-use crate::platform::problem::{Problem, ProblemDocument};
+use crate::platform::openapi::problems;
+use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -12,29 +13,33 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
 use oracled_actors::platform::caller::carried;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::rules::EvaluateRequest;
-use oracled_domain::rules::{Evaluation, Settings};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use oracled_api::rules::{BatchAnswer, EvaluateRequest};
+use oracled_domain::rules::Settings;
+use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// The media type of request and response.
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
-/// Checks texts against facts: one request per line, as in `POST /v1/rules/evaluate`, and one answer per line, in the same
-/// order. An invalid line gets a problem as its answer, and the other lines are still evaluated.
+problems!(BatchProblems: COMMIT; UnsupportedMediaType);
+
+/// Check many texts against facts, one per line.
+///
+/// Each line is a request as of `POST /v1/rules/evaluate`. The answer has one line for each, in the same order. An invalid
+/// line gets a problem as its answer, and the other lines are still evaluated.
 ///
 /// # Errors
 /// A [`Problem`] if the request has another media type, or the daemon is draining.
 #[utoipa::path(
     post,
     path = "/v1/rules/evaluate:batch",
-    request_body(content = String, content_type = "application/x-ndjson"),
+    operation_id = "evaluate_texts",
+    tag = "rules",
+    request_body(content = EvaluateRequest, content_type = "application/x-ndjson", description = "One request per line"),
     responses(
-        (status = 200, description = "Lines of `{line, id?, evaluation}` or `{line, id?, problem}`", body = String, content_type = "application/x-ndjson"),
-        (status = "4XX", description = "The request is rejected", body = ProblemDocument),
-        (status = "5XX", description = "The texts cannot be evaluated now", body = ProblemDocument),
+        BatchProblems,
+        (status = 200, description = "One answer per line", body = BatchAnswer, content_type = "application/x-ndjson"),
     ),
 )]
 pub async fn evaluate_batch(
@@ -62,18 +67,6 @@ async fn answer_all(service: Arc<Service>, mut lines: Lines, sender: mpsc::Sende
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
     }
-}
-
-/// One line of the response.
-#[derive(Serialize)]
-struct Answer<'a> {
-    line: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    evaluation: Option<&'a Evaluation>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<Box<RawValue>>,
 }
 
 /// A parsed line: its id, and the case or the problem with it.
@@ -128,7 +121,7 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Held {
             }
             (None, Some(_), _) => None,
         };
-        let answer = Answer { line, id, evaluation, problem };
+        let answer = BatchAnswer { line, id, evaluation, problem };
         serde_json::to_writer(&mut text, &answer).expect("an answer is plain data with string keys");
         text.push(b'\n');
     }

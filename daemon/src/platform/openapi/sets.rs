@@ -1,0 +1,56 @@
+//! Problem codes that several operations have in common.
+
+use oracled_api::base::problem::ProblemCode::{self, *};
+
+/// Reading from the store.
+pub(crate) const READ: &[ProblemCode] = &[StorageUnavailable, Draining];
+/// Work that a commit to the log ends.
+pub(crate) const COMMIT: &[ProblemCode] = READ;
+/// A JSON body.
+pub(crate) const JSON_BODY: &[ProblemCode] =
+    &[InvalidJson, InvalidRequest, BodyBroken, BodyTooLarge, UnsupportedMediaType];
+/// A document as a body.
+pub(crate) const DOCUMENT_BODY: &[ProblemCode] =
+    &[InvalidJson, InvalidDocument, BodyBroken, BodyTooLarge, UnsupportedMediaType];
+/// Parameters in the path or the query.
+pub(crate) const PARAMS: &[ProblemCode] = &[InvalidRequest];
+/// A session id in the path.
+pub(crate) const SESSION: &[ProblemCode] = &[InvalidSessionId];
+/// The data of a submitted verdict.
+pub(crate) const SUBMISSION: &[ProblemCode] = &[InvalidSessionId, UnknownTier, QueryTooLong];
+/// A query of a source.
+pub(crate) const QUERY: &[ProblemCode] = &[
+    InvalidQuery,
+    TimeInFuture,
+    SourceUnknown,
+    SourceLive,
+    SourceSilent,
+    QueryTooCostly,
+    SourceDamaged,
+    QueryStopped,
+    SourceStale,
+    StorageUnavailable,
+    Draining,
+];
+/// A verification.
+pub(crate) const VERIFY: &[ProblemCode] = &[
+    InvalidVerification,
+    TimeInFuture,
+    WorkflowUnknown,
+    OntologyUnknown,
+    SourceDamaged,
+    StorageUnavailable,
+    Draining,
+];
+/// Facts from sources, in addition to those of a query and a verification.
+pub(crate) const FACTS: &[ProblemCode] = &[FactsUnavailable];
+/// A call of the model.
+pub(crate) const MODEL: &[ProblemCode] =
+    &[ModelRefused, ModelRefusedRequest, ModelBusy, ModelUnavailable, ModelTimeout];
+/// A change to a review.
+pub(crate) const REVIEW: &[ProblemCode] =
+    &[InvalidResolution, ReviewUnknown, ReviewResolved, ReviewDismissed];
+/// A record by its id.
+pub(crate) const RECORD: &[ProblemCode] = &[InvalidRequest, RecordUnknown, SourceDamaged];
+/// A run by its id.
+pub(crate) const RUN: &[ProblemCode] = &[InvalidRequest, RunUnknown];
