@@ -2,10 +2,31 @@
 
 use crate::base::page::Limit;
 use jiff::Timestamp;
-use serde::Deserialize;
+use oracled_domain::audit::event::Caller;
+use oracled_domain::{EventKind, SessionId};
+use serde::{Deserialize, Serialize};
 
 /// The highest number of entries in one answer: 10,000; by default 100.
 pub type LogLimit = Limit<100, 10_000>;
+
+/// An entry of the audit log: one line of `oracle_log.jsonl`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct LogEntry {
+    /// The number of the entry, from 1 without gaps.
+    pub seq: u64,
+    /// The event, with its details.
+    #[serde(flatten)]
+    pub event: EventKind,
+    /// The session that the event is about; null for an evaluation of a text without a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// When it happened.
+    pub timestamp: Timestamp,
+    /// The process whose request caused it; absent if the daemon acted on its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub caller: Option<Caller>,
+}
 
 /// The query of `GET /v1/log` and `GET /v1/log/follow`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

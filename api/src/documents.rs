@@ -4,6 +4,12 @@ use crate::base::page::Limit;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::documents::DocumentKind;
+use oracled_domain::ground::freshness::FreshnessPolicy;
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::pipeline::Definition;
+use oracled_domain::ground::source::Registration;
+use oracled_domain::verification::adapter::Adapter;
+use oracled_domain::verification::workflow::Workflow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
@@ -19,6 +25,24 @@ pub struct DocumentsParams {
     #[param(inline)]
     #[serde(default)]
     pub limit: Limit,
+}
+
+/// The content of a document of any kind.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum DocumentContent {
+    /// An ontology.
+    Ontology(Box<Ontology>),
+    /// The registration of a source.
+    Source(Box<Registration>),
+    /// The freshness policy of a source.
+    FreshnessPolicy(Box<FreshnessPolicy>),
+    /// A pipeline with its normalization, schemas and tables.
+    Pipeline(Box<Definition>),
+    /// The adapter of a live source.
+    Adapter(Box<Adapter>),
+    /// A verification workflow.
+    Workflow(Box<Workflow>),
 }
 
 /// A registered document without its content.
@@ -45,7 +69,7 @@ pub struct DocumentReport {
     #[serde(flatten)]
     pub summary: DocumentSummary,
     /// Its content, with all defaults.
-    #[schema(value_type = Value)]
+    #[schema(value_type = DocumentContent)]
     pub document: Json,
 }
 
@@ -67,7 +91,7 @@ pub struct DocumentRequest {
     /// Its kind.
     pub kind: DocumentKind,
     /// Its content.
-    #[schema(value_type = Value)]
+    #[schema(value_type = DocumentContent)]
     pub document: Box<RawValue>,
 }
 
@@ -90,10 +114,10 @@ pub struct AppliedDocument {
     /// The change, made or only reported; null if the document has a fault.
     pub change: Option<ChangeKind>,
     /// The document that it replaces; null if there is none.
-    #[schema(value_type = Option<Value>)]
+    #[schema(value_type = Option<DocumentContent>)]
     pub before: Option<Json>,
     /// The document with all defaults; null if it cannot be read.
-    #[schema(value_type = Option<Value>)]
+    #[schema(value_type = Option<DocumentContent>)]
     pub document: Option<Json>,
     /// Why it cannot be registered; null if it can.
     pub fault: Option<DocumentFault>,

@@ -7,9 +7,12 @@ use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::check::{CheckProgress, SourceCheck};
 use oracled_domain::ground::freshness::{Freshness, FreshnessPolicy};
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::record::Content;
 use oracled_domain::ground::run::{Run, RunProgress};
 use oracled_domain::ground::source::SourceRegistryEntry;
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::{RefOr, Schema};
 
 /// The query of `GET /v1/changes`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -171,6 +174,39 @@ pub struct VerifyFilesRequest {
     /// Only this run; the whole source if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<Sha256Hex>,
+}
+
+/// One line of an export: a version of a record.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct ExportedVersion {
+    /// Its provenance, without the times at which this daemon processed it.
+    pub provenance: ExportedProvenance,
+    /// Its content, whose canonical JSON has the digest `normalized_hash`; null if it was pruned.
+    pub record: Option<Content>,
+}
+
+/// The provenance of an exported record: without `ingested_at` and `verified_at`, which differ between daemons.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct ExportedProvenance(ProvenanceRecord);
+
+impl utoipa::PartialSchema for ExportedProvenance {
+    fn schema() -> RefOr<Schema> {
+        let mut schema = <ProvenanceRecord as utoipa::PartialSchema>::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            for absent in ["ingested_at", "verified_at"] {
+                object.properties.remove(absent);
+                object.required.retain(|name| name != absent);
+            }
+        }
+        schema
+    }
+}
+
+impl utoipa::ToSchema for ExportedProvenance {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        <ProvenanceRecord as utoipa::ToSchema>::schemas(schemas);
+    }
 }
 
 /// The freshness of a source.

@@ -3,7 +3,7 @@
 use crate::platform::config::{Config, Flags, shown_url};
 use crate::platform::telemetry;
 use crate::platform::upstreams::Upstreams;
-use crate::{dev, run};
+use crate::{api, control, dev, run};
 use clap::{Command, CommandFactory, Parser, Subcommand};
 use oracled_actors::Clock;
 use std::io::{self, Write};
@@ -36,6 +36,12 @@ enum Verb {
         #[arg(short, long)]
         verbose: bool,
     },
+    /// Print the OpenAPI document of the routes' socket
+    Openapi {
+        /// Print the document of the administrators' socket instead
+        #[arg(long)]
+        control: bool,
+    },
     /// Check the configuration, report its faults, or print it as the daemon uses it
     CheckConfig {
         #[command(flatten)]
@@ -58,6 +64,7 @@ pub fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Serve { flags } => serve(flags),
         Verb::Dev { flags, exit, verbose } => dev::dev(flags, exit, verbose),
+        Verb::Openapi { control } => print_openapi(control),
         Verb::CheckConfig { flags, json } => check_config(&flags, json).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
@@ -88,6 +95,12 @@ fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
         );
     }
     run::serve(config, flags, log_level)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_openapi(of_control: bool) -> anyhow::Result<ExitCode> {
+    let document = if of_control { control::openapi::document() } else { api::openapi::document() };
+    io::stdout().write_all(document.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,6 +4,7 @@
 //! regenerates a verdict, changes a constant or approves a verdict.
 
 mod documents;
+pub mod openapi;
 
 use crate::audit::control::log;
 use crate::ground::api::records;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 /// Every path of the administrators' socket.
 pub fn router(service: Arc<Service>) -> Router {
     let router = Router::new()
+        .route("/openapi.json", get(openapi::get))
         .route("/v1/status", get(status::get))
         .route("/v1/actors", get(actors::get))
         .route("/v1/health/oracles", get(oracles::get))

@@ -30,7 +30,10 @@ pub struct Page {
 /// All generated files.
 #[must_use]
 pub fn pages() -> Vec<Page> {
-    let apis = [("The routes' socket", oracled::api::openapi::document())];
+    let apis = [
+        ("The routes' socket", oracled::api::openapi::document()),
+        ("The administrators' socket", oracled::control::openapi::document()),
+    ];
     let apis = apis.map(|(title, document)| (title, serde_json::from_str(document).expect("it is JSON")));
     let pages = [
         ("docs/reference/api.md", api::page(&apis)),

@@ -176,7 +176,7 @@ async fn unknown_documents_and_fixed_fields_are_refused_with_their_codes() {
 
     let nothing = problem(&get(control, "/v1/nothing").await, 404, "not_found");
     let told = nothing["detail"].as_str().expect("it has a detail");
-    assert!(told.contains("reference/api.md") && !told.contains("openapi"), "{told}");
+    assert!(told.contains("/openapi.json") && told.contains("oraclectl"), "{told}");
 
     register(control).await;
     let mut ontology = example("ontologies/population.json");

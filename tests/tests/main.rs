@@ -40,6 +40,7 @@ mod model_config;
 mod model_problems;
 mod observability;
 mod openapi;
+mod openapi_answers;
 mod openapi_shapes;
 mod panics;
 mod real_model;

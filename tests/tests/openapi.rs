@@ -1,19 +1,31 @@
-//! Compares `/openapi.json` with the served routes.
+//! Compares the OpenAPI documents of both sockets with the served routes, and checks that they are complete.
 
 use hyper::Method;
+use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
 use oracled_tests::{World, document, get};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use strum::VariantArray;
 
-/// Path and method of each route, from the source of the routes' socket.
-fn served() -> BTreeSet<(String, String)> {
-    let source = include_str!("../../daemon/src/api.rs");
+/// The sources of the routers.
+const ROUTERS: [&str; 2] =
+    [include_str!("../../daemon/src/api.rs"), include_str!("../../daemon/src/control.rs")];
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+/// The documents of both sockets, in the order of [`ROUTERS`].
+fn documents() -> [Value; 2] {
+    [oracled::api::openapi::document(), oracled::control::openapi::document()]
+        .map(|text| serde_json::from_str(text).expect("it is JSON"))
+}
+
+/// Path and method of each route, from the source of a router. Debug builds have one more route.
+fn served(source: &str) -> BTreeSet<(String, String)> {
     let routes = source.split(".fallback(").next().unwrap_or_default().split(".route(").skip(1);
     let mut served = BTreeSet::new();
-    for route in routes {
+    for route in routes.filter(|route| !route.contains("inject_panic")) {
         let mut quoted = route.splitn(3, '"').skip(1);
         let (path, handlers) = (quoted.next().expect("a path"), quoted.next().expect("a path ends"));
-        for method in ["get", "post", "put", "patch", "delete"] {
+        for method in METHODS {
             if handlers.contains(&format!("{method}(")) {
                 // a wildcard parameter is described like any other parameter
                 served.insert((path.replace("{*", "{"), method.to_owned()));
@@ -23,78 +35,200 @@ fn served() -> BTreeSet<(String, String)> {
     served
 }
 
-/// Path and method of each described operation.
-fn described(description: &Value) -> BTreeSet<(String, String)> {
+/// Path, method and description of each operation.
+fn operations(description: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     let paths = description.get("paths").and_then(Value::as_object).expect("it has paths");
-    let operations = paths.iter().flat_map(|(path, item)| {
-        let methods = item.as_object().expect("a path has operations").keys();
-        methods.map(move |method| (path.clone(), method.clone()))
-    });
-    operations.collect()
+    paths.iter().flat_map(|(path, item)| {
+        let operations = item.as_object().expect("a path has operations").iter();
+        operations.map(move |(method, operation)| (path.as_str(), method.as_str(), operation))
+    })
+}
+
+/// Status and description of each response.
+fn responses(operation: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let responses = operation["responses"].as_object().expect("an operation has responses");
+    responses.iter().map(|(status, response)| (status.as_str(), response))
+}
+
+/// All values within `value`, and itself, each with its JSON pointer.
+fn all_within(value: &Value) -> Vec<(String, &Value)> {
+    let (mut open, mut all) = (vec![(String::new(), value)], Vec::new());
+    while let Some((place, value)) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                let at = |name: &str| format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"));
+                open.extend(members.iter().map(|(name, value)| (at(name), value)));
+            }
+            Value::Array(items) => {
+                open.extend(items.iter().enumerate().map(|(at, value)| (format!("{place}/{at}"), value)));
+            }
+            _ => {}
+        }
+        all.push((place, value));
+    }
+    all
 }
 
 #[tokio::test]
 async fn described_routes_equal_served_routes() {
     let world = World::default();
     let daemon = world.serve().await;
-    let routes = &mut daemon.routes().await;
-    let answer = get(routes, "/openapi.json").await;
-    assert_eq!(
-        (answer.status.as_u16(), &answer.headers["content-type"]),
-        (200, &"application/json".parse().unwrap())
-    );
-    let described = described(&document(&answer));
-    assert_eq!(described, served());
-    let problem = "/paths/~1v1~1crosscheck/post/responses/4XX/content/application~1problem+json";
-    assert!(document(&answer).pointer(problem).is_some(), "a problem has its media type");
-    assert!(described.len() >= 9, "too few operations: {described:?}");
-    for (path, method) in described {
-        let method: Method = method.to_uppercase().parse().unwrap();
-        let answer = routes.call(method.clone(), &path.replace("{session_id}", "cs_1"), None).await.unwrap();
-        let code = document(&answer)["code"].clone();
-        assert!(code != "not_found" && code != "method_not_allowed", "{method} {path}: {answer:?}");
+    let clients = [daemon.routes().await, daemon.control().await];
+    for ((mut client, source), expected) in clients.into_iter().zip(ROUTERS).zip(documents()) {
+        let answer = get(&mut client, "/openapi.json").await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.headers["content-type"]),
+            (200, &"application/json".parse().unwrap())
+        );
+        assert_eq!(document(&answer), expected);
+        let described: BTreeSet<_> =
+            operations(&expected).map(|(path, method, _)| (path.to_owned(), method.to_owned())).collect();
+        assert_eq!(described, served(source));
+        assert!(described.len() >= 20, "too few operations: {described:?}");
+        for (path, method) in described {
+            // an answer without end
+            if path == "/v1/log/follow" {
+                continue;
+            }
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let path = path.replace("{session_id}", "cs_1");
+            let answer = client.call(method.clone(), &path, None).await.unwrap();
+            let code = document(&answer)["code"].clone();
+            assert!(code != "not_found" && code != "method_not_allowed", "{method} {path}: {answer:?}");
+        }
     }
 }
 
-#[tokio::test]
-async fn openapi_document_resolves_all_references_and_parameters() {
+#[test]
+fn command_prints_the_documents_without_a_daemon() {
     let world = World::default();
-    let daemon = world.serve().await;
-    let description = document(&get(&mut daemon.routes().await, "/openapi.json").await);
-    let mut references = BTreeSet::new();
-    let mut open = vec![&description];
-    while let Some(value) = open.pop() {
-        match value {
-            Value::Object(members) => {
-                references.extend(members.get("$ref").and_then(Value::as_str));
-                open.extend(members.values());
-            }
-            Value::Array(items) => open.extend(items),
-            _ => {}
+    let [routes, control] = documents();
+    for (arguments, expected) in [(&["openapi"][..], routes), (&["openapi", "--control"], control)] {
+        let output = world.oracled(arguments).output().expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON"), expected);
+    }
+}
+
+#[test]
+fn openapi_documents_resolve_all_references_and_parameters() {
+    for description in documents() {
+        let all = all_within(&description);
+        let references: BTreeSet<_> =
+            all.iter().filter_map(|(_, value)| value.get("$ref").and_then(Value::as_str)).collect();
+        assert!(!references.is_empty());
+        for reference in &references {
+            let place = reference.strip_prefix('#').expect("within the document");
+            assert!(description.pointer(place).is_some(), "{reference} is not defined");
         }
-    }
-    assert!(!references.is_empty());
-    for reference in references {
-        let place = reference.strip_prefix('#').expect("within the document");
-        assert!(description.pointer(place).is_some(), "{reference} is not defined");
-    }
-    for (path, item) in description["paths"].as_object().unwrap() {
-        let is_kept =
-            path.starts_with("/v1/") || path.starts_with("/cache/") || path.matches('/').count() == 1;
-        assert!(is_kept, "{path} could also be the path of a webhook");
-        for (method, operation) in item.as_object().unwrap() {
+        for name in description["components"]["schemas"].as_object().unwrap().keys() {
+            let reference = format!("#/components/schemas/{name}");
+            let is_flattened =
+                ["Rejection", "Registration", "RunInput"].iter().any(|end| name.ends_with(end));
+            assert!(references.contains(reference.as_str()) || is_flattened, "{name} is not used");
+        }
+        for (path, method, operation) in operations(&description) {
+            let is_kept =
+                path.starts_with("/v1/") || path.starts_with("/cache/") || path.matches('/').count() == 1;
+            assert!(is_kept, "{path} could also be the path of a webhook");
             let parameters = operation["parameters"].as_array();
             let of_path = parameters.into_iter().flatten().filter(|parameter| parameter["in"] == "path");
             let named: Vec<_> = of_path.map(|parameter| parameter["name"].as_str().unwrap()).collect();
             let expected: Vec<_> =
                 path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).collect();
             assert_eq!(named, expected, "{method} {path}");
-            assert_eq!(
-                operation.get("requestBody").is_some(),
-                ["post", "put"].contains(&method.as_str()) && path != "/v1/signals/{name}",
-                "{method} {path}"
-            );
-            assert!(!operation["responses"].as_object().unwrap().is_empty(), "{method} {path}");
         }
+    }
+}
+
+#[test]
+fn operations_have_ids_summaries_tags_and_headers() {
+    for description in documents() {
+        let mut ids = BTreeSet::new();
+        let tags: Vec<_> = description["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
+        for (path, method, operation) in operations(&description) {
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(ids.insert(id), "{id} is the id of two operations");
+            assert!(id.contains('_') && id.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{id}");
+            let summary = operation["summary"].as_str().unwrap_or_default();
+            assert!(!summary.is_empty() && !summary.contains('\n') && !summary.ends_with('.'), "{id}");
+            let described = operation["description"].as_str().unwrap_or_default();
+            assert!(!described.contains("# Errors"), "{id}: {described}");
+            assert!(tags.contains(&&operation["tags"][0]), "{id}: {}", operation["tags"]);
+            for (status, response) in responses(operation) {
+                assert!(response["headers"]["X-Request-Id"].is_object(), "{method} {path} {status}");
+                let meaning = response["description"].as_str().unwrap_or_default();
+                assert!(!meaning.is_empty(), "{method} {path} {status}");
+                assert!(response["content"].is_object(), "{method} {path} {status} has no content");
+            }
+        }
+    }
+}
+
+#[test]
+fn operations_declare_their_problem_codes() {
+    let code_of = |word: &Value| ProblemCode::VARIANTS.iter().find(|code| *word == code.as_str()).copied();
+    for description in documents() {
+        for (path, method, operation) in operations(&description) {
+            let mut all = BTreeSet::new();
+            for (status, response) in responses(operation) {
+                let schema = &response["content"][PROBLEM_MEDIA_TYPE]["schema"];
+                let codes = schema["allOf"][1]["properties"]["code"]["enum"].as_array();
+                // `/readyz` shares a status with the common problems
+                let is_shared = path == "/readyz" && status == "503";
+                assert!(status < "400" || codes.is_some() || is_shared, "{method} {path} {status}");
+                for word in codes.into_iter().flatten() {
+                    let code = code_of(word).expect("it is a code");
+                    assert_eq!(code.status().to_string(), status, "{method} {path}: {word}");
+                    all.insert(code.as_str());
+                }
+            }
+            for code in ["request_timeout", "headers_too_large", "internal_error"] {
+                assert!(all.contains(code), "{method} {path} lacks {code}");
+            }
+            let is_json = operation.pointer("/requestBody/content/application~1json").is_some();
+            assert_eq!(is_json, all.contains("invalid_json"), "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn schemas_are_not_bare_objects() {
+    for description in documents() {
+        for (place, value) in all_within(&description) {
+            let is_example = place.contains("/example");
+            if is_example || value.get("type") != Some(&json!("object")) {
+                continue;
+            }
+            let is_described = ["properties", "additionalProperties", "$ref", "oneOf", "allOf"];
+            assert!(is_described.iter().any(|name| value.get(name).is_some()), "{place}: {value}");
+        }
+    }
+}
+
+#[test]
+fn examples_match_their_schemas() {
+    for description in documents() {
+        let mut lacking = BTreeSet::new();
+        for (path, method, operation) in operations(&description) {
+            let request = operation.get("requestBody").map(|body| ("request", body));
+            for (part, body) in request.into_iter().chain(responses(operation)) {
+                for (media_type, content) in body["content"].as_object().unwrap() {
+                    let Some(example) = content.get("example") else {
+                        if media_type == "application/json" {
+                            lacking.insert(format!("{method} {path} {part}"));
+                        }
+                        continue;
+                    };
+                    let schema =
+                        json!({"allOf": [content["schema"]], "components": description["components"]});
+                    let validator =
+                        jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+                    let faults: Vec<_> = validator.iter_errors(example).map(|e| e.to_string()).collect();
+                    assert!(faults.is_empty(), "{method} {path} {part}: {faults:#?}");
+                }
+            }
+        }
+        assert_eq!(lacking, BTreeSet::new(), "these have no example");
     }
 }

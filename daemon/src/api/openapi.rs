@@ -1,12 +1,13 @@
 //! `/openapi.json`: the description of the routes' socket.
 
 use crate::ground::api::{changes, query, records, signals, sources};
-use crate::platform::api::{health, metrics, oracles};
+use crate::platform::api::{health, held, metrics, oracles};
 use crate::platform::openapi::{CommonProblems, Complete, json};
 use crate::rules::api::rules;
 use crate::verdict::api::{cache, crosscheck, sessions, verdicts};
 use crate::verification::api::verify;
 use axum::response::Response;
+use hyper::StatusCode;
 use oracled_api::base::problem::ProblemDocument;
 use oracled_api::base::service::OpenApiDocument;
 use std::sync::LazyLock;
@@ -20,7 +21,7 @@ use utoipa::OpenApi;
         title = "oracled: routes",
         description = "The Unix socket for application routes: it judges a model's verdicts before delivery. Errors are `application/problem+json` with a stable `code`.",
     ),
-    servers((url = "http://localhost", description = "Over the Unix socket `routes.socket`; the host name is ignored")),
+    servers((url = "http://localhost", description = "Over the Unix socket `oracled.sock`; the host name is ignored")),
     tags(
         (name = "verdict", description = "Verdicts, sessions and the cache"),
         (name = "rules", description = "Texts checked against facts"),
@@ -75,5 +76,5 @@ pub fn document() -> &'static str {
     ),
 )]
 pub async fn get() -> Response {
-    crate::platform::api::held::document(hyper::StatusCode::OK, document())
+    held::document(StatusCode::OK, document())
 }

@@ -3,6 +3,7 @@
 use crate::platform::api::request::{JsonBody, QueryParams, strict};
 use crate::platform::control::body::{ControlBody, DOCUMENT_MAX_BYTES};
 use crate::platform::control::order::named;
+use crate::platform::openapi::problems;
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
@@ -12,8 +13,8 @@ use oracled_actors::ground::registry::{DocumentChange, RegistryError, check_work
 use oracled_api::base::page::Page;
 use oracled_api::base::problem::ProblemCode;
 use oracled_api::documents::{
-    AppliedDocument, ApplyRequest, ApplyResponse, ChangeKind, DocumentFault, DocumentReport, DocumentSummary,
-    DocumentsParams,
+    AppliedDocument, ApplyRequest, ApplyResponse, ChangeKind, DocumentContent, DocumentFault, DocumentReport,
+    DocumentSummary, DocumentsParams,
 };
 use oracled_domain::Peer;
 use oracled_domain::documents::{AnyDocument, Document, DocumentKind, Registered};
@@ -34,10 +35,23 @@ const APPLY_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of documents in such a body.
 const APPLY_MAX_DOCUMENTS: usize = 1000;
 
-/// The registered documents of a kind, in the order of their ids.
+problems!(ListProblems: PARAMS READ; );
+
+/// List the registered documents of a kind, in the order of their ids.
 ///
 /// # Errors
 /// `InvalidRequest` if the kind does not exist.
+#[utoipa::path(
+    get,
+    path = "/v1/documents/{kind}",
+    operation_id = "list_documents",
+    tag = "documents",
+    params(("kind" = DocumentKind, Path), DocumentsParams),
+    responses(
+        ListProblems,
+        (status = 200, description = "A page of documents", body = Page<DocumentSummary>),
+    ),
+)]
 pub(super) async fn list(
     State(service): State<Arc<Service>>,
     kind: Result<Path<String>, PathRejection>,
@@ -50,10 +64,23 @@ pub(super) async fn list(
     Ok(Json(Page::of(known, *limit, |summary| summary.document_id.clone())))
 }
 
-/// A registered document.
+problems!(ReadProblems: PARAMS READ; DocumentUnknown);
+
+/// Read a registered document.
 ///
 /// # Errors
 /// `InvalidRequest` if the kind does not exist; `DocumentUnknown`.
+#[utoipa::path(
+    get,
+    path = "/v1/documents/{kind}/{document_id}",
+    operation_id = "read_document",
+    tag = "documents",
+    params(("kind" = DocumentKind, Path), ("document_id" = String, Path, description = "The id of the document; an ontology has `NAME@VERSION`")),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The document", body = DocumentReport),
+    ),
+)]
 pub(super) async fn get(
     State(service): State<Arc<Service>>,
     path: Result<Path<(String, String)>, PathRejection>,
@@ -68,15 +95,26 @@ pub(super) async fn get(
     Ok(Json(DocumentReport { summary, document }))
 }
 
-/// Registers a document, in place of the one with its id.
+problems!(PutProblems: DOCUMENT_BODY PARAMS COMMIT; OntologyUnknown SourceUnknown PipelineUnknown WorkflowUnknown DocumentFixed SourceLive RunBusy);
+
+/// Register a document, in place of the one with its id.
 ///
 /// The id of an ontology is `NAME@VERSION`; an ontology is immutable under its version. A freshness policy and an adapter
 /// have the id of their source. A document has up to 4 MiB. An unknown field, and a duplicate name in an object, are
 /// errors that name the position. The members `kind` and `$schema` are ignored. A day without a time is its midnight in
-/// UTC.
-///
-/// `InvalidRequest` if the kind does not exist; `InvalidDocument`; `DocumentFixed` if the document cannot be changed in this
-/// way; `…Unknown` if a document that it names is not registered. If the entry cannot be committed, nothing changes.
+/// UTC. If the entry cannot be committed, nothing changes.
+#[utoipa::path(
+    put,
+    path = "/v1/documents/{kind}/{document_id}",
+    operation_id = "register_document",
+    tag = "documents",
+    params(("kind" = DocumentKind, Path), ("document_id" = String, Path, description = "The id in the document")),
+    request_body = DocumentContent,
+    responses(
+        PutProblems,
+        (status = 200, description = "The change", body = AppliedDocument),
+    ),
+)]
 pub(super) async fn put(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -99,12 +137,26 @@ pub(super) async fn put(
     .await
 }
 
-/// Registers several documents in the order of their dependencies, by one commit: all of them, or none if one has a fault.
+problems!(ApplyProblems: JSON_BODY COMMIT; );
+
+/// Register several documents by one commit: all of them, or none if one has a fault.
 ///
-/// A request has up to 1,000 documents and 8 MiB. With `dry_run`, none is registered.
+/// The documents are registered in the order of their dependencies. A request has up to 1,000 documents and 8 MiB. With
+/// `dry_run`, none is registered. The fault of a document is in its result.
 ///
 /// # Errors
 /// `InvalidRequest`. The fault of a document is in its result.
+#[utoipa::path(
+    post,
+    path = "/v1/documents",
+    operation_id = "apply_documents",
+    tag = "documents",
+    request_body = ApplyRequest,
+    responses(
+        ApplyProblems,
+        (status = 200, description = "The result of each document", body = ApplyResponse),
+    ),
+)]
 pub(super) async fn apply(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

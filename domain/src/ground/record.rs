@@ -1,7 +1,9 @@
 //! Normalized records: their content, their identity, and their digests.
 
 use super::ontology::Ontology;
-use super::value::{Typed, Value, append_text_key};
+use super::value::{Typed, append_text_key};
+// utoipa maps every type with the name `Value` to arbitrary JSON
+use super::value::Value as AxisValue;
 use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,11 +11,12 @@ use std::collections::BTreeMap;
 /// The content of a record: the values of its axes, and the definitions by which they were measured, if any.
 ///
 /// Its JSON is canonical (RFC 8785): members are sorted and there are no fractions, because numbers are texts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = RecordContent)]
 pub struct Content {
     /// Values by the paths of their axes.
-    pub axes: BTreeMap<String, Value>,
+    pub axes: BTreeMap<String, AxisValue>,
     /// Definitions by the same paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub definitions: BTreeMap<String, String>,

@@ -1,11 +1,12 @@
 //! The check of a candidate: facts, constraints, expectations, and the rules to apply.
 
+mod threshold;
+
 use super::registry::{CheckType, RuleId};
 use crate::rules::sourced::FactSource;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;
-use utoipa::openapi;
 
 /// The seed's name for the configured threshold.
 pub const UNSUPPORTED_MAX: &str = "CONFIG:UNSUPPORTED_MAX";
@@ -274,14 +275,8 @@ impl Serialize for Threshold {
 }
 
 impl utoipa::PartialSchema for Threshold {
-    fn schema() -> openapi::RefOr<openapi::Schema> {
-        let number = openapi::schema::ObjectBuilder::new().schema_type(openapi::schema::Type::Integer);
-        let number = number.minimum(Some(0)).maximum(Some(UNSUPPORTED_MAX_MAX));
-        let config = openapi::schema::ObjectBuilder::new()
-            .schema_type(openapi::schema::Type::String)
-            .enum_values(Some([UNSUPPORTED_MAX]));
-        let description = "A number, or the configured number.";
-        openapi::schema::OneOfBuilder::new().item(number).item(config).description(Some(description)).into()
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        threshold::schema()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `GET /v1/log` and `GET /v1/log/follow`: the audit log as JSON lines.
 
 use crate::platform::api::request::QueryParams;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::body::Body;
@@ -8,7 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
-use oracled_api::audit::LogParams;
+use oracled_api::audit::{LogEntry, LogParams};
 use oracled_api::base::pieces::{Pieces, Sender};
 use oracled_api::base::problem::ProblemCode;
 use oracled_domain::{EventKind, SessionId};
@@ -17,10 +18,25 @@ use std::sync::Arc;
 
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
-/// The selected entries, one per line, the lowest number first. Entries are read and sent page by page.
+problems!(ReadProblems: PARAMS SESSION READ; );
+
+/// Read entries of the audit log, one per line, the lowest number first.
+///
+/// If an entry cannot be read, the response breaks off.
 ///
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid. If an entry cannot be read, the response breaks off.
+#[utoipa::path(
+    get,
+    path = "/v1/log",
+    operation_id = "read_log",
+    tag = "audit",
+    params(LogParams),
+    responses(
+        ReadProblems,
+        (status = 200, description = "One entry per line", body = LogEntry, content_type = "application/x-ndjson"),
+    ),
+)]
 pub async fn get(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<LogParams>,
@@ -30,10 +46,25 @@ pub async fn get(
     Ok(answer(|sender| send_all(store, first, sender)))
 }
 
-/// The selected entries, and then each new entry as it becomes durable, until the caller disconnects.
+problems!(FollowProblems: PARAMS SESSION; );
+
+/// Follow the audit log until the client disconnects.
+///
+/// The selected entries are followed by each new entry as it becomes durable.
 ///
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid.
+#[utoipa::path(
+    get,
+    path = "/v1/log/follow",
+    operation_id = "follow_log",
+    tag = "audit",
+    params(LogParams),
+    responses(
+        FollowProblems,
+        (status = 200, description = "One entry per line", body = LogEntry, content_type = "application/x-ndjson"),
+    ),
+)]
 pub async fn follow(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<LogParams>,

@@ -66,10 +66,23 @@ pub async fn provenance(
     Ok(Json(service.work(async move { Ok(queries.provenance(&record_id).await?) }).await?))
 }
 
-/// `GET /v1/records/{record_id}/provenance` on the administrators' socket: the same, even if the source does not answer.
+problems!(RecordedProblems: RECORD READ; );
+
+/// Read the provenance of a record, even if its source does not answer.
 ///
 /// # Errors
 /// `record_unknown`.
+#[utoipa::path(
+    get,
+    path = "/v1/records/{record_id}/provenance",
+    operation_id = "read_recorded_provenance",
+    tag = "ground",
+    params(("record_id" = String, Path, pattern = "^[0-9a-f]{16}-[0-9]+$", description = "The id of the record, as a query returns it")),
+    responses(
+        RecordedProblems,
+        (status = 200, description = "The RFC's provenance record, and the location of the raw record", body = ProvenanceRecord),
+    ),
+)]
 pub async fn recorded_provenance(
     State(service): State<Arc<Service>>,
     record_id: Result<Path<String>, PathRejection>,

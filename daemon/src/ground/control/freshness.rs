@@ -2,6 +2,7 @@
 
 use super::source;
 use crate::platform::control::order::named;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
@@ -9,12 +10,26 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use oracled_actors::ground::registry::{RegistryError, policy_of};
 use oracled_api::ground::FreshnessReport;
+use oracled_domain::ground::id::SourceId;
 use std::sync::Arc;
 
-/// The freshness of a source by the policy in force.
+problems!(FreshnessProblems: PARAMS READ; SourceUnknown OntologyUnknown);
+
+/// Read the freshness of a source by the policy in force.
 ///
 /// # Errors
 /// `SourceUnknown`.
+#[utoipa::path(
+    get,
+    path = "/v1/sources/{oracle_id}/freshness",
+    operation_id = "read_freshness",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    responses(
+        FreshnessProblems,
+        (status = 200, description = "The freshness", body = FreshnessReport),
+    ),
+)]
 pub async fn get(
     State(service): State<Arc<Service>>,
     oracle_id: Result<Path<String>, PathRejection>,

@@ -4,6 +4,7 @@
 
 use crate::platform::api::request::{QueryParams, discard};
 use crate::platform::control::order::named;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::body::{Body, HttpBody};
@@ -32,15 +33,29 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && path.starts_with("/v1/pipelines/") && path.ends_with("/runs")
 }
 
-/// Archives the body, with any media type, and starts a run over it: 202, or 200 if an identical run has read the same
-/// records before.
+problems!(UploadProblems: PARAMS COMMIT; BodyBroken PipelineUnknown RunBusy VersionKnown RunsHeld SourceLive BodyTooLarge);
+
+/// Upload a payload and start a run that reads it.
 ///
-/// The payload is archived while it arrives. If it breaks off, or if no bytes arrive for `limits.idle_s`, it is
-/// discarded. It has up to `ingestion.max_payload_bytes`.
+/// The body may have any media type. The payload is archived while it arrives. If it breaks off, or if no bytes arrive for
+/// `limits.idle_s`, it is discarded. It has up to `ingestion.max_payload_bytes`.
 ///
 /// # Errors
 /// `Draining`; `PipelineUnknown`, `InvalidRequest`; `RunBusy` while another run of the source is in progress;
 /// `BodyTooLarge`, `BodyBroken`; `RequestTimeout` if no bytes arrive for too long. The payload is then discarded.
+#[utoipa::path(
+    post,
+    path = "/v1/pipelines/{pipeline_id}/runs",
+    operation_id = "upload_payload",
+    tag = "ground",
+    params(("pipeline_id" = PipelineId, Path), UploadParams),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The payload, as the source released it"),
+    responses(
+        UploadProblems,
+        (status = 202, description = "The run has started", body = UploadResponse),
+        (status = 200, description = "An identical run has read the same records before", body = UploadResponse),
+    ),
+)]
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

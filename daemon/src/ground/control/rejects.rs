@@ -2,6 +2,7 @@
 
 use super::run;
 use crate::platform::api::request::QueryParams;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
@@ -12,10 +13,23 @@ use oracled_api::ground::RejectsParams;
 use oracled_domain::ground::rejection::Reject;
 use std::sync::Arc;
 
-/// The requested rejects.
+problems!(RejectsProblems: RUN READ; SourceDamaged);
+
+/// List the records that a run rejected, with the reasons.
 ///
 /// # Errors
 /// `RunUnknown`; `InvalidRequest` if a parameter is invalid.
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{run_id}/rejects",
+    operation_id = "list_rejects",
+    tag = "ground",
+    params(("run_id" = String, Path, pattern = "^[0-9a-f]{8,64}$", description = "The id of the run, or 8 or more of its first digits"), RejectsParams),
+    responses(
+        RejectsProblems,
+        (status = 200, description = "A page of rejects", body = Page<Reject>),
+    ),
+)]
 pub async fn get(
     State(service): State<Arc<Service>>,
     run_id: Result<Path<String>, PathRejection>,

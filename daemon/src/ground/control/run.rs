@@ -4,6 +4,7 @@ use super::source;
 use crate::platform::api::request::QueryParams;
 use crate::platform::api::request::Unasked;
 use crate::platform::control::body::ControlBody;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
@@ -13,7 +14,7 @@ use hyper::StatusCode;
 use oracled_actors::ground::ingestion::{Approve, Cancel, Discard, Running, Undo};
 use oracled_api::base::page::Page;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{RunReport, RunsParams};
+use oracled_api::ground::{ReasonRequest, RunReport, RunsParams};
 use oracled_domain::Peer;
 use oracled_domain::base::digest::is_digit;
 use oracled_domain::ground::run::Run;
@@ -27,10 +28,23 @@ use std::sync::Arc;
 /// Minimum number of first digits that may name a run, if they are unique.
 const DIGITS_MIN: usize = 8;
 
-/// The requested runs, the latest first.
+problems!(ListProblems: PARAMS READ; SourceUnknown RunUnknown);
+
+/// List runs, the latest first.
 ///
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid; `SourceUnknown`.
+#[utoipa::path(
+    get,
+    path = "/v1/runs",
+    operation_id = "list_runs",
+    tag = "ground",
+    params(RunsParams),
+    responses(
+        ListProblems,
+        (status = 200, description = "A page of runs", body = Page<RunReport>),
+    ),
+)]
 pub async fn list(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<RunsParams>,
@@ -61,10 +75,23 @@ pub async fn list(
     Ok(Json(Page::of(reports, *limit, |report: &RunReport| report.run.run_id.to_string())))
 }
 
-/// A run.
+problems!(ReadProblems: RUN READ; );
+
+/// Read a run and its progress.
 ///
 /// # Errors
 /// `RunUnknown`; `InvalidRequest` if the path does not name exactly one run.
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{run_id}",
+    operation_id = "read_run",
+    tag = "ground",
+    params(("run_id" = String, Path, pattern = "^[0-9a-f]{8,64}$", description = "The id of the run, or 8 or more of its first digits")),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The run", body = RunReport),
+    ),
+)]
 pub async fn get(
     State(service): State<Arc<Service>>,
     run_id: Result<Path<String>, PathRejection>,
@@ -76,10 +103,25 @@ pub async fn get(
     Ok(Json(seen(source.as_ref(), run, &running)))
 }
 
-/// Cancels a run: 202. None of its records become visible, unless its last commit is already in progress.
+problems!(CancelProblems: RUN COMMIT; RunNotRunning);
+
+/// Cancel a run.
+///
+/// None of its records become visible, unless its last commit is already in progress.
 ///
 /// # Errors
 /// `RunUnknown`, `RunNotRunning`; `InvalidRequest` if the path does not name exactly one run.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{run_id}/cancel",
+    operation_id = "cancel_run",
+    tag = "ground",
+    params(("run_id" = String, Path, pattern = "^[0-9a-f]{8,64}$", description = "The id of the run, or 8 or more of its first digits")),
+    responses(
+        CancelProblems,
+        (status = 202, description = "The run will end", body = RunReport),
+    ),
+)]
 pub async fn cancel(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -95,11 +137,27 @@ pub async fn cancel(
     .await
 }
 
-/// Approves a held run: 202. Its payload is read again, and its records become visible.
+problems!(ApproveProblems: DOCUMENT_BODY RUN COMMIT; RunNotHeld RunBusy VersionKnown);
+
+/// Approve a held run.
+///
+/// Its payload is read again, and its records become visible.
 ///
 /// # Errors
 /// `RunUnknown`, `RunNotHeld`, `RunBusy`; `VersionKnown` if another run has read its version since; `InvalidRequest` if
 /// the path does not name exactly one run, or the reason is missing.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{run_id}/approve",
+    operation_id = "approve_run",
+    tag = "ground",
+    params(("run_id" = String, Path, pattern = "^[0-9a-f]{8,64}$", description = "The id of the run, or 8 or more of its first digits")),
+    request_body = ReasonRequest,
+    responses(
+        ApproveProblems,
+        (status = 202, description = "The run has started again", body = RunReport),
+    ),
+)]
 pub async fn approve(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -115,10 +173,24 @@ pub async fn approve(
     .await
 }
 
-/// Discards a held run.
+problems!(DiscardProblems: DOCUMENT_BODY RUN COMMIT; RunNotHeld);
+
+/// Discard a held run.
 ///
 /// # Errors
 /// `RunUnknown`, `RunNotHeld`; `InvalidRequest` if the path does not name exactly one run, or the reason is missing.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{run_id}/discard",
+    operation_id = "discard_run",
+    tag = "ground",
+    params(("run_id" = String, Path, pattern = "^[0-9a-f]{8,64}$", description = "The id of the run, or 8 or more of its first digits")),
+    request_body = ReasonRequest,
+    responses(
+        DiscardProblems,
+        (status = 200, description = "The discarded run", body = RunReport),
+    ),
+)]
 pub async fn discard(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -134,11 +206,27 @@ pub async fn discard(
     .await
 }
 
-/// Undoes a completed run. Returns the new run that does so, which can itself be undone.
+problems!(UndoProblems: DOCUMENT_BODY RUN COMMIT; RunNotInForce RunBusy ContentPruned SourceDamaged);
+
+/// Undo a completed run.
+///
+/// The response has the new run that does so, which can itself be undone.
 ///
 /// # Errors
 /// `RunUnknown`, `RunNotInForce`, `RunBusy`; `InvalidRequest` if the path does not name exactly one run, or the reason
 /// is missing.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{run_id}/undo",
+    operation_id = "undo_run",
+    tag = "ground",
+    params(("run_id" = String, Path, pattern = "^[0-9a-f]{8,64}$", description = "The id of the run, or 8 or more of its first digits")),
+    request_body = ReasonRequest,
+    responses(
+        UndoProblems,
+        (status = 200, description = "The new run", body = RunReport),
+    ),
+)]
 pub async fn undo(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

@@ -2,6 +2,7 @@
 
 use crate::platform::control::body::ControlBody;
 use crate::platform::control::order::named;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
@@ -22,10 +23,23 @@ use std::sync::Arc;
 /// Maximum length of a logged reason, in bytes.
 const REASON_MAX_BYTES: usize = 1024;
 
-/// A source, with its last check and the check in progress.
+problems!(ReadProblems: PARAMS READ; SourceUnknown);
+
+/// Read a source, with its last check and the check in progress.
 ///
 /// # Errors
 /// `SourceUnknown`.
+#[utoipa::path(
+    get,
+    path = "/v1/sources/{oracle_id}",
+    operation_id = "read_source",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The source", body = CheckedSource),
+    ),
+)]
 pub async fn get(
     State(service): State<Arc<Service>>,
     oracle_id: Result<Path<String>, PathRejection>,
@@ -36,10 +50,24 @@ pub async fn get(
     Ok(Json(CheckedSource { entry, last_check, checking: service.checks.get(&oracle_id) }))
 }
 
-/// Approves a source, or sets its deprecation date.
+problems!(ReviewProblems: DOCUMENT_BODY PARAMS COMMIT; SourceUnknown ReviewRefused);
+
+/// Approve a source, or set its deprecation date.
 ///
 /// # Errors
 /// `SourceUnknown`, `ReviewRefused`, `InvalidRequest`. If the entry cannot be committed, nothing changes.
+#[utoipa::path(
+    post,
+    path = "/v1/sources/{oracle_id}/review",
+    operation_id = "review_source",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    request_body = SourceReviewRequest,
+    responses(
+        ReviewProblems,
+        (status = 200, description = "The source", body = SourceRegistryEntry),
+    ),
+)]
 pub async fn review(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -54,10 +82,24 @@ pub async fn review(
     act(async move { Ok(Json(service.system.registry.review(&oracle_id, review, peer).await?)) }).await
 }
 
-/// Marks all data of a source as stale until the next run. Returns the source.
+problems!(InvalidateProblems: DOCUMENT_BODY PARAMS COMMIT; SourceUnknown);
+
+/// Mark all data of a source as stale until the next run.
 ///
 /// # Errors
 /// `SourceUnknown`, `InvalidRequest`. If the entry cannot be committed, nothing changes.
+#[utoipa::path(
+    post,
+    path = "/v1/sources/{oracle_id}/invalidate",
+    operation_id = "invalidate_source",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    request_body = ReasonRequest,
+    responses(
+        InvalidateProblems,
+        (status = 200, description = "The source", body = SourceRegistryEntry),
+    ),
+)]
 pub async fn invalidate(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -75,12 +117,26 @@ pub async fn invalidate(
     .await
 }
 
-/// Confirms the data of an invalidated source. Returns the source.
+problems!(ConfirmProblems: DOCUMENT_BODY PARAMS COMMIT; SourceUnknown NotInvalidated);
+
+/// Confirm the data of an invalidated source.
 ///
 /// The source no longer counts as stale, unless its data is too old.
 ///
 /// # Errors
 /// `SourceUnknown`, `InvalidRequest`, `NotInvalidated`. If the entry cannot be committed, nothing changes.
+#[utoipa::path(
+    post,
+    path = "/v1/sources/{oracle_id}/confirm",
+    operation_id = "confirm_source",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    request_body = ReasonRequest,
+    responses(
+        ConfirmProblems,
+        (status = 200, description = "The source", body = SourceRegistryEntry),
+    ),
+)]
 pub async fn confirm(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

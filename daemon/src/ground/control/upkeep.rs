@@ -6,6 +6,7 @@
 use crate::platform::api::request::Unasked;
 use crate::platform::control::body::ControlBody;
 use crate::platform::control::order::named;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::body::Body;
@@ -20,12 +21,12 @@ use oracled_actors::ground::queries::StillWaiting;
 use oracled_actors::platform::caller::carried;
 use oracled_api::base::pieces::{Pieces, Sender};
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::ground::{PruneRequest, PullResponse, VerifyFilesRequest};
+use oracled_api::ground::{ExportedVersion, PruneRequest, PullResponse, VerifyFilesRequest};
 use oracled_domain::Peer;
 use oracled_domain::audit::event::{ReadKind, ReadOutcome};
 use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::check::{PruneOutcome, RebuildOutcome, VerifiedSource};
-use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::id::{PipelineId, SourceId};
 use std::io::{self, Write};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -43,10 +44,25 @@ pub fn takes_its_time<B>(request: &Request<B>) -> bool {
         || (method == Method::GET && ends(&["/export"]))
 }
 
-/// Pulls the payload of a pipeline and starts its run. Answers when the payload has arrived.
+problems!(PullProblems: PARAMS COMMIT; PipelineUnknown PullBusy PullFailed RunBusy VersionKnown RunsHeld);
+
+/// Pull the payload of a pipeline and start its run.
+///
+/// The response is sent when the payload has arrived.
 ///
 /// # Errors
 /// `Draining`; `PipelineUnknown`; `InvalidRequest` if the pipeline does not pull; `PullBusy`, `PullFailed`, `RunBusy`.
+#[utoipa::path(
+    post,
+    path = "/v1/pipelines/{pipeline_id}/pull",
+    operation_id = "pull_payload",
+    tag = "ground",
+    params(("pipeline_id" = PipelineId, Path)),
+    responses(
+        PullProblems,
+        (status = 200, description = "The run, or that the source has nothing new", body = PullResponse),
+    ),
+)]
 pub async fn pull(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -75,11 +91,25 @@ pub async fn pull(
     .await
 }
 
-/// Removes from a source the content of records that are no longer valid.
+problems!(PruneProblems: DOCUMENT_BODY PARAMS COMMIT; SourceUnknown RunBusy SourceDamaged);
+
+/// Remove from a source the content of records that are no longer valid.
 ///
 /// # Errors
 /// `SourceUnknown`; `InvalidRequest` if the content must be retained; `RunBusy`. If the entry cannot be committed, nothing
 /// changes.
+#[utoipa::path(
+    post,
+    path = "/v1/sources/{oracle_id}/prune",
+    operation_id = "prune_source",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    request_body = PruneRequest,
+    responses(
+        PruneProblems,
+        (status = 200, description = "What was removed", body = PruneOutcome),
+    ),
+)]
 pub async fn prune(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -93,11 +123,26 @@ pub async fn prune(
         .await
 }
 
-/// Compares a source's files, payloads and raw records with their digests. The check stops when its caller closes the
-/// connection.
+problems!(VerifyProblems: DOCUMENT_BODY PARAMS READ; SourceUnknown RunUnknown);
+
+/// Compare the files, payloads and raw records of a source with their digests.
+///
+/// The check stops when its caller closes the connection. Faults in the files are the result, not an error.
 ///
 /// # Errors
 /// `SourceUnknown`, `RunUnknown`; an error if files cannot be read. Faults in the files are the result, not an error.
+#[utoipa::path(
+    post,
+    path = "/v1/sources/{oracle_id}/verify",
+    operation_id = "verify_source_files",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    request_body = VerifyFilesRequest,
+    responses(
+        VerifyProblems,
+        (status = 200, description = "The result of the check", body = VerifiedSource),
+    ),
+)]
 pub async fn verify(
     State(service): State<Arc<Service>>,
     Extension(still_waiting): Extension<StillWaiting>,
@@ -125,10 +170,25 @@ pub async fn verify(
     }
 }
 
-/// Rebuilds the damaged or missing files of a source from its archived payloads. The answers of the source stay the same.
+problems!(RebuildProblems: PARAMS COMMIT; SourceUnknown RunBusy NotRebuilt);
+
+/// Rebuild the damaged or missing files of a source from its archived payloads.
+///
+/// The answers of the source stay the same.
 ///
 /// # Errors
 /// `SourceUnknown`, `RunBusy`; `NotRebuilt` if a payload is incomplete, or gives other files. Then nothing changes.
+#[utoipa::path(
+    post,
+    path = "/v1/sources/{oracle_id}/rebuild",
+    operation_id = "rebuild_source",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    responses(
+        RebuildProblems,
+        (status = 200, description = "What was rebuilt", body = RebuildOutcome),
+    ),
+)]
 pub async fn rebuild(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -138,10 +198,25 @@ pub async fn rebuild(
     act(async move { Ok(Json(service.system.ingestion.ask(Rebuild { oracle_id, peer }).await??)) }).await
 }
 
-/// Every version of every record of a source with its provenance, one JSON line each.
+problems!(ExportProblems: PARAMS READ; SourceUnknown SourceDamaged);
+
+/// Export every version of every record of a source with its provenance.
+///
+/// If a record cannot be read, the response breaks off.
 ///
 /// # Errors
 /// `SourceUnknown`. If a record cannot be read, the response breaks off.
+#[utoipa::path(
+    get,
+    path = "/v1/sources/{oracle_id}/export",
+    operation_id = "export_source",
+    tag = "ground",
+    params(("oracle_id" = SourceId, Path)),
+    responses(
+        ExportProblems,
+        (status = 200, description = "One version per line", body = ExportedVersion, content_type = "application/x-ndjson"),
+    ),
+)]
 pub async fn export(
     State(service): State<Arc<Service>>,
     oracle_id: Result<Path<String>, PathRejection>,

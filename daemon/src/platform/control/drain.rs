@@ -2,6 +2,7 @@
 
 use super::order::audit;
 use crate::platform::api::request::JsonBody;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::State;
@@ -11,10 +12,25 @@ use oracled_api::base::service::{DrainRequest, DrainResponse};
 use oracled_domain::Peer;
 use std::sync::Arc;
 
-/// Starts or ends draining. Cached verdicts can still be read.
+problems!(DrainProblems: JSON_BODY COMMIT; );
+
+/// Start or end draining.
+///
+/// While the daemon drains, it rejects new work. Cached verdicts can still be read.
 ///
 /// # Errors
 /// If the audit entry cannot be committed. Then nothing changes.
+#[utoipa::path(
+    post,
+    path = "/v1/drain",
+    operation_id = "set_draining",
+    tag = "platform",
+    request_body = DrainRequest,
+    responses(
+        DrainProblems,
+        (status = 200, description = "The state of draining", body = DrainResponse),
+    ),
+)]
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

@@ -2,6 +2,7 @@
 
 use super::order::named;
 use crate::platform::api::request::JsonBody;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
@@ -13,11 +14,27 @@ use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::{OracleId, Peer};
 use std::sync::Arc;
 
-/// Opens or closes the circuit after its entry is durable, or probes the oracle.
+problems!(SteerProblems: JSON_BODY COMMIT; OracleUnknown);
+
+/// Open or close the circuit of an oracle, or probe the oracle.
+///
+/// The change is made after its log entry is durable.
 ///
 /// # Errors
 /// `OracleUnknown`; `Overloaded` if the oracle is already being probed. If the audit entry cannot be committed, nothing
 /// changes.
+#[utoipa::path(
+    post,
+    path = "/v1/health/oracles/{oracle_id}",
+    operation_id = "steer_circuit",
+    tag = "platform",
+    params(("oracle_id" = OracleId, Path)),
+    request_body = SteerRequest,
+    responses(
+        SteerProblems,
+        (status = 200, description = "The health of the oracle now", body = SteerResponse),
+    ),
+)]
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

@@ -2,6 +2,8 @@
 
 use super::order::audit;
 use crate::platform::api::request::JsonBody;
+use crate::platform::openapi::CommonProblems;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use crate::platform::telemetry;
@@ -15,15 +17,38 @@ use std::sync::Arc;
 /// Maximum length of the directives, which are logged, in bytes.
 const LEVEL_MAX_BYTES: usize = 1024;
 
-/// The current level.
+/// Read the level of the service log.
+#[utoipa::path(
+    get,
+    path = "/v1/log-level",
+    operation_id = "read_log_level",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "The current level", body = LogLevel),
+    ),
+)]
 pub async fn get(State(service): State<Arc<Service>>) -> Json<LogLevel> {
     Json(LogLevel { level: service.log_level.get() })
 }
 
-/// Sets the level until the next reload or start.
+problems!(SetProblems: JSON_BODY COMMIT; );
+
+/// Set the level of the service log until the next reload or start.
 ///
 /// # Errors
 /// `InvalidRequest` if the directives cannot be parsed.
+#[utoipa::path(
+    put,
+    path = "/v1/log-level",
+    operation_id = "set_log_level",
+    tag = "platform",
+    request_body = LogLevel,
+    responses(
+        SetProblems,
+        (status = 200, description = "The new level", body = LogLevel),
+    ),
+)]
 pub async fn put(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

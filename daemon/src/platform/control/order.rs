@@ -9,8 +9,7 @@ use oracled_domain::{Event, EventKind, Peer};
 use std::fmt::Display;
 
 /// The list of the paths of the administrators' socket, for errors.
-pub(crate) const PATHS: &str =
-    "docs/reference/api.md, or use `oraclectl`: this is the administrators' socket";
+pub(crate) const PATHS: &str = "/openapi.json, or use `oraclectl`: this is the administrators' socket";
 
 /// Parses the name in a path.
 pub(crate) fn named<T: TryFrom<String, Error: Display>>(

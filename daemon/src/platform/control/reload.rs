@@ -3,6 +3,7 @@
 use super::order::audit;
 use crate::platform::api::request::Unasked;
 use crate::platform::config::{Config, Flags};
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::State;
@@ -12,10 +13,24 @@ use oracled_api::base::service::ReloadResponse;
 use oracled_domain::Peer;
 use std::sync::Arc;
 
-/// Reloads by request of a peer.
+problems!(ReloadProblems: COMMIT; InvalidRequest);
+
+/// Reload the log level from the configuration, and reopen `oracle_log.jsonl`.
+///
+/// `oracle_log.jsonl` is reopened even if the configuration is invalid.
 ///
 /// # Errors
 /// `InvalidRequest` if the configuration is invalid. `oracle_log.jsonl` is reopened even then.
+#[utoipa::path(
+    post,
+    path = "/v1/reload",
+    operation_id = "reload_configuration",
+    tag = "platform",
+    responses(
+        ReloadProblems,
+        (status = 200, description = "The log level in force, and the changed keys that need a restart", body = ReloadResponse),
+    ),
+)]
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

@@ -1,6 +1,7 @@
 //! `GET /v1/status`: the state of the daemon.
 
 use crate::platform::config::{MailTransport, Provider, shown_url};
+use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
@@ -12,10 +13,20 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The state of the daemon.
+/// Read the state of the daemon.
 ///
 /// # Errors
 /// If an actor does not answer.
+#[utoipa::path(
+    get,
+    path = "/v1/status",
+    operation_id = "read_status",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "The state", body = StatusReport),
+    ),
+)]
 pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<StatusReport>, Problem> {
     let journal = service.journal();
     let reasons = service.unready();

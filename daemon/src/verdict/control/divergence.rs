@@ -1,6 +1,7 @@
 //! `GET /v1/divergence`: how often each verdict was regenerated as which other, counted from the log.
 
 use crate::platform::api::request::QueryParams;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use axum::Json;
@@ -17,10 +18,23 @@ use std::sync::Arc;
 /// Number of entries that are read at a time.
 const AT_ONCE: usize = 1000;
 
-/// The table of divergences.
+problems!(DivergenceProblems: PARAMS READ; );
+
+/// Read how often regenerated verdicts differ from the delivered ones.
 ///
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid.
+#[utoipa::path(
+    get,
+    path = "/v1/divergence",
+    operation_id = "read_divergence",
+    tag = "verdict",
+    params(DivergenceParams),
+    responses(
+        DivergenceProblems,
+        (status = 200, description = "The table, counted from the log, and the latest statistics", body = DivergenceResponse),
+    ),
+)]
 pub async fn get(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<DivergenceParams>,

@@ -1,6 +1,7 @@
 //! `/v1/sessions/{session_id}`: shows, corrects or removes one session.
 
 use crate::platform::api::request::{self, JsonBody, SessionInPath};
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::State;
@@ -16,10 +17,23 @@ fn unknown(session_id: &SessionId) -> Problem {
     Problem::session_unknown(session_id.to_string())
 }
 
-/// Shows a session.
+problems!(ReadProblems: SESSION READ; SessionUnknown);
+
+/// Read a session.
 ///
 /// # Errors
 /// `SessionUnknown`.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "read_session",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The session", body = SessionReport),
+    ),
+)]
 pub async fn get(
     State(service): State<Arc<Service>>,
     SessionInPath(session_id): SessionInPath,
@@ -28,10 +42,26 @@ pub async fn get(
     session.map(|(session, _)| Json(session.into())).ok_or_else(|| unknown(&session_id))
 }
 
-/// Corrects a session.
+problems!(CorrectProblems: JSON_BODY SESSION COMMIT; SessionUnknown SessionMismatch);
+
+/// Correct a session.
+///
+/// An absent member leaves its value unchanged.
 ///
 /// # Errors
 /// `SessionUnknown`; `SessionMismatch` if oracled itself delivered the original verdict.
+#[utoipa::path(
+    patch,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "correct_session",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    request_body = CorrectSessionRequest,
+    responses(
+        CorrectProblems,
+        (status = 200, description = "The corrected session", body = SessionReport),
+    ),
+)]
 pub async fn patch(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -72,10 +102,23 @@ fn queued_mails(service: &Service, session_id: &SessionId) -> Result<Vec<MailId>
     Ok(mails)
 }
 
-/// Removes a session with its cached verdict and its queued mail. Returns its last state.
+problems!(RemoveProblems: SESSION COMMIT; SessionUnknown MailInFlight);
+
+/// Remove a session with its cached verdict and its queued mail.
 ///
 /// # Errors
 /// `SessionUnknown`; `MailInFlight` if one of its mails is being sent.
+#[utoipa::path(
+    delete,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "remove_session",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path)),
+    responses(
+        RemoveProblems,
+        (status = 200, description = "The last state of the session", body = SessionReport),
+    ),
+)]
 pub async fn delete(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

@@ -1,6 +1,7 @@
 //! `GET /v1/executions/{execution_id}`: the decisions of one question with their inputs, from the log only.
 
 use crate::platform::control::order::named;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::Service;
 use crate::verification::api::verify::decisions;
@@ -10,10 +11,23 @@ use axum::extract::{Path, State};
 use oracled_api::verification::{ExplainResponse, ExplainedDecision};
 use std::sync::Arc;
 
-/// The decisions of an execution, each as it was returned, and whether it can be reproduced.
+problems!(ExplainProblems: PARAMS READ; ExecutionUnknown DecisionAltered);
+
+/// Read the decisions of a verification with their inputs, and whether they can be reproduced.
 ///
 /// # Errors
 /// `ExecutionUnknown`; `DecisionAltered` if the logged envelope differs from the one that was returned.
+#[utoipa::path(
+    get,
+    path = "/v1/executions/{execution_id}",
+    operation_id = "explain_verification",
+    tag = "verification",
+    params(("execution_id" = String, Path, description = "The `execution_id` of the envelope")),
+    responses(
+        ExplainProblems,
+        (status = 200, description = "The decisions, each as it was returned", body = ExplainResponse),
+    ),
+)]
 pub async fn get(
     State(service): State<Arc<Service>>,
     execution_id: Result<Path<String>, PathRejection>,

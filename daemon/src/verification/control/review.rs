@@ -3,6 +3,7 @@
 use crate::platform::api::request::JsonBody;
 use crate::platform::api::request::QueryParams;
 use crate::platform::control::order::named;
+use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Service, act};
 use axum::extract::rejection::PathRejection;
@@ -27,10 +28,23 @@ const PAGE_BYTES: usize = 8 << 20;
 /// Maximum number of reviews scanned for one page; many may belong to other workflows.
 const LOOKED_AT_MAX: usize = 10_000;
 
-/// The requested reviews.
+problems!(ListProblems: PARAMS READ; );
+
+/// List reviews, the newest first.
 ///
 /// # Errors
 /// `InvalidRequest` if a parameter is invalid.
+#[utoipa::path(
+    get,
+    path = "/v1/reviews",
+    operation_id = "list_reviews",
+    tag = "verification",
+    params(ReviewsParams),
+    responses(
+        ListProblems,
+        (status = 200, description = "A page of reviews", body = Page<ReviewSummary>),
+    ),
+)]
 pub async fn list(
     State(service): State<Arc<Service>>,
     QueryParams(params): QueryParams<ReviewsParams>,
@@ -70,10 +84,23 @@ fn page(store: &Store, params: ReviewsParams) -> Result<Page<ReviewSummary>, Sto
     Ok(Page { items: reviews, next: query.before })
 }
 
-/// A review, with all answers and its current state.
+problems!(ReadProblems: PARAMS READ; ReviewUnknown);
+
+/// Read a review, with all answers and its current state.
 ///
 /// # Errors
 /// `ReviewUnknown`.
+#[utoipa::path(
+    get,
+    path = "/v1/reviews/{review_id}",
+    operation_id = "read_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The review", body = ReviewState),
+    ),
+)]
 pub async fn get(
     State(service): State<Arc<Service>>,
     review_id: Result<Path<String>, PathRejection>,
@@ -86,11 +113,27 @@ pub async fn get(
     })
 }
 
-/// Resolves a review: its values override all sources, as long as they are valid.
+problems!(ResolveProblems: JSON_BODY REVIEW COMMIT; OntologyUnknown);
+
+/// Resolve a review.
+///
+/// Its values override all sources, as long as they are valid.
 ///
 /// # Errors
 /// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
 /// changes.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{review_id}/resolve",
+    operation_id = "resolve_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    request_body = Resolution,
+    responses(
+        ResolveProblems,
+        (status = 200, description = "The new state of the review", body = ReviewState),
+    ),
+)]
 pub async fn resolve(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -104,11 +147,27 @@ pub async fn resolve(
     .await
 }
 
-/// Revokes the resolution of a review: its locks end now, and the next question is decided again.
+problems!(RevokeProblems: JSON_BODY COMMIT; InvalidResolution ReviewUnknown ReviewNotInForce ReviewDismissed);
+
+/// Revoke the resolution of a review.
+///
+/// Its locks end now, and the next question is decided again.
 ///
 /// # Errors
 /// `ReviewUnknown`, `ReviewNotInForce`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
 /// changes.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{review_id}/revoke",
+    operation_id = "revoke_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    request_body = Revocation,
+    responses(
+        RevokeProblems,
+        (status = 200, description = "The new state of the review", body = ReviewState),
+    ),
+)]
 pub async fn revoke(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -122,11 +181,27 @@ pub async fn revoke(
     .await
 }
 
-/// Dismisses a review without a decision: the next question is decided again, and may open another review.
+problems!(DismissProblems: JSON_BODY REVIEW COMMIT; );
+
+/// Dismiss a review without a decision.
+///
+/// The next question is decided again, and may open another review.
 ///
 /// # Errors
 /// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`. If the entry cannot be committed, nothing
 /// changes.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{review_id}/dismiss",
+    operation_id = "dismiss_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    request_body = Dismissal,
+    responses(
+        DismissProblems,
+        (status = 200, description = "The new state of the review", body = ReviewState),
+    ),
+)]
 pub async fn dismiss(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

@@ -1,0 +1,111 @@
+//! `/openapi.json`: the description of the administrators' socket.
+
+use super::documents;
+use crate::audit::control::log;
+use crate::ground::api::records;
+use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
+use crate::platform::api::held;
+use crate::platform::api::oracles;
+use crate::platform::control::{actors, drain, health, log_level, reload, status};
+use crate::platform::openapi::{CommonProblems, Complete, json};
+use crate::verdict::control::{divergence, outbox, purge, session};
+use crate::verification::control::{execution, review};
+use axum::response::Response;
+use hyper::StatusCode;
+use oracled_api::base::problem::ProblemDocument;
+use oracled_api::base::service::OpenApiDocument;
+use std::sync::LazyLock;
+use utoipa::OpenApi;
+
+/// The description of the administrators' socket.
+#[derive(Debug, OpenApi)]
+#[openapi(
+    modifiers(&Complete),
+    info(
+        title = "oracled: administration",
+        description = "The Unix socket for administrators: `oraclectl` uses it. Errors are `application/problem+json` with a stable `code`.",
+    ),
+    servers((url = "http://localhost", description = "Over the Unix socket `control.sock`; the host name is ignored")),
+    tags(
+        (name = "platform", description = "The daemon itself"),
+        (name = "audit", description = "The audit log"),
+        (name = "documents", description = "Registered documents of all kinds"),
+        (name = "ground", description = "Sources, pipelines and runs"),
+        (name = "verification", description = "Decisions and reviews"),
+        (name = "verdict", description = "Sessions, cached verdicts and mail"),
+    ),
+    components(schemas(ProblemDocument)),
+    paths(
+        status::get,
+        actors::get,
+        oracles::get,
+        health::post,
+        log_level::get,
+        log_level::put,
+        drain::post,
+        reload::post,
+        log::get,
+        log::follow,
+        documents::apply,
+        documents::list,
+        documents::get,
+        documents::put,
+        source::get,
+        source::review,
+        source::invalidate,
+        source::confirm,
+        freshness::get,
+        ingest::post,
+        upkeep::pull,
+        upkeep::prune,
+        upkeep::verify,
+        upkeep::rebuild,
+        upkeep::export,
+        records::recorded_provenance,
+        run::list,
+        run::get,
+        run::cancel,
+        run::approve,
+        run::discard,
+        run::undo,
+        rejects::get,
+        review::list,
+        review::get,
+        review::resolve,
+        review::revoke,
+        review::dismiss,
+        execution::get,
+        purge::delete,
+        session::get,
+        session::patch,
+        session::delete,
+        divergence::get,
+        outbox::get,
+        outbox::post,
+        outbox::delete,
+        get,
+    )
+)]
+struct Description;
+
+/// The description of the administrators' socket, as JSON.
+#[must_use]
+pub fn document() -> &'static str {
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| json(&Description::openapi()));
+    &DOCUMENT
+}
+
+/// Read the description of this socket.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "read_openapi",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "This document", body = OpenApiDocument),
+    ),
+)]
+pub async fn get() -> Response {
+    held::document(StatusCode::OK, document())
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Validates the OpenAPI documents of both sockets with an outside validator, and compiles a TypeScript client made from them.
+# Usage: tests/openapi.sh [path of oracled]. Skips what this machine lacks: Python, Node, or their registries.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+oracled="$(realpath "${1:-${CARGO_TARGET_DIR:-target}/release/oracled}")"
+validator=openapi-spec-validator==0.9.0
+generator=openapi-typescript@7.13.0
+compiler=typescript@5.9.3
+usage="$PWD/tests/data/openapi-usage.ts"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+"$oracled" openapi >routes.json
+"$oracled" openapi --control >control.json
+
+has_validator() {
+    command -v python3 >/dev/null && python3 -m venv venv && venv/bin/pip install --quiet "$validator"
+}
+if has_validator >&2; then
+    for document in routes control; do
+        venv/bin/openapi-spec-validator --schema 3.1 "$document.json"
+    done
+else
+    echo "skipped: validation of the OpenAPI documents (Python, or its registry, is not here)"
+fi
+
+has_generator() {
+    command -v npm >/dev/null && npm install --silent --no-audit --no-fund --prefix . "$generator" "$compiler"
+}
+if has_generator >&2; then
+    for document in routes control; do
+        node_modules/.bin/openapi-typescript "$document.json" --output "$document.ts" >&2
+    done
+    cp "$usage" usage.ts
+    node_modules/.bin/tsc --strict --noEmit --target es2022 --module nodenext --moduleResolution nodenext \
+        --skipLibCheck false routes.ts control.ts usage.ts
+    echo "compiled: the TypeScript client of both sockets"
+else
+    echo "skipped: the TypeScript client (Node, or its registry, is not here)"
+fi

@@ -1,0 +1,324 @@
+//! Calls the operations of both sockets and compares every answer with their OpenAPI documents.
+
+use bytes::Bytes;
+use hyper::Method;
+use jsonschema::Validator;
+use oracled_api::base::client::{Answer, Client};
+use oracled_api::base::pieces::Pieces;
+use oracled_tests::verification::{offices, workflow};
+use oracled_tests::{World, at, document, lines, submission};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// A verdict that passes the crosscheck.
+const VERDICT: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+/// The operations for which no answer with a status below 400 is made here.
+const NEVER_DONE: [&str; 9] = [
+    "approve_run",
+    "cancel_run",
+    "discard_run",
+    "drop_mail",
+    "follow_log",
+    "pull_payload",
+    "requeue_mail",
+    "steer_circuit",
+    "dismiss_review",
+];
+
+/// A socket with its OpenAPI document.
+struct Described {
+    document: Value,
+    client: Client,
+    /// The operations that answered with a status below 400.
+    done: BTreeSet<String>,
+}
+
+impl Described {
+    async fn of(mut client: Client) -> Self {
+        let answer = oracled_tests::get(&mut client, "/openapi.json").await;
+        Self { document: document(&answer), client, done: BTreeSet::new() }
+    }
+
+    /// The operation with this method and path.
+    fn operation(&self, method: &Method, path: &str) -> &Value {
+        let path = path.split('?').next().unwrap_or_default();
+        let is_of = |template: &str| {
+            let (wanted, given): (Vec<_>, Vec<_>) =
+                (template.split('/').collect(), path.split('/').collect());
+            wanted.len() == given.len()
+                && wanted.iter().zip(&given).all(|(one, other)| one.starts_with('{') || one == other)
+        };
+        let paths = self.document["paths"].as_object().expect("it has paths");
+        let item = paths.iter().filter(|(template, _)| is_of(template));
+        // a path without parameters comes first
+        let (_, item) = item.min_by_key(|(template, _)| template.contains('{')).expect(path);
+        &item[method.as_str().to_lowercase()]
+    }
+
+    /// Sends a request and checks its answer.
+    async fn call(&mut self, method: Method, path: &str, body: Option<Bytes>) -> Answer {
+        let answer = self.client.call(method.clone(), path, body).await.expect("it answers");
+        self.check(&method, path, &answer);
+        answer
+    }
+
+    async fn get(&mut self, path: &str) -> Answer {
+        self.call(Method::GET, path, None).await
+    }
+
+    async fn send(&mut self, method: Method, path: &str, body: Value) -> Answer {
+        let described =
+            self.operation(&method, path).pointer("/requestBody/content/application~1json/schema");
+        if let Some(schema) = described {
+            let fault = validator(&self.document, schema).validate(&body).map_err(|error| error.to_string());
+            assert_eq!(fault, Ok(()), "the body of {method} {path}: {body}");
+        }
+        self.call(method, path, Some(body.to_string().into())).await
+    }
+
+    async fn post(&mut self, path: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, body).await
+    }
+
+    /// Compares an answer with its description: status, headers, media type and body.
+    fn check(&mut self, method: &Method, path: &str, answer: &Answer) {
+        let (operation, status) = (self.operation(method, path).clone(), answer.status.as_u16());
+        let name = format!("{method} {path} {status}");
+        let response = &operation["responses"][status.to_string()];
+        assert!(response.is_object(), "{name} is not described: {}", document(answer));
+        for header in ["x-request-id", "x-cache", "location", "retry-after"] {
+            let described = response["headers"].as_object().into_iter().flatten();
+            let is_described = described.map(|(name, _)| name.to_lowercase()).any(|name| name == header);
+            assert!(is_described || !answer.headers.contains_key(header), "{name}: {header}");
+        }
+        let media_type = answer.headers.get("content-type").and_then(|value| value.to_str().ok());
+        let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default();
+        let schema = &response["content"][media_type]["schema"];
+        assert!(schema.is_object(), "{name}: {media_type} is not described");
+        let values = match media_type {
+            "application/x-ndjson" => lines(&answer.body),
+            "application/openmetrics-text" => vec![json!(String::from_utf8_lossy(&answer.body))],
+            _ => vec![document(answer)],
+        };
+        let validator = validator(&self.document, schema);
+        for value in values {
+            let faults: Vec<_> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+            assert!(faults.is_empty(), "{name}: {faults:#?}\n{value}");
+        }
+        if status < 400 {
+            self.done.extend(operation["operationId"].as_str().map(str::to_owned));
+        }
+    }
+
+    /// The operations without an answer below 400.
+    fn open(&self) -> BTreeSet<&str> {
+        let paths = self.document["paths"].as_object().expect("it has paths");
+        let operations = paths.values().flat_map(|item| item.as_object().expect("operations").values());
+        let names = operations.filter_map(|operation| operation["operationId"].as_str());
+        names.filter(|name| !self.done.contains(*name)).collect()
+    }
+}
+
+/// A validator for a schema of `document`.
+fn validator(document: &Value, schema: &Value) -> Validator {
+    let schema = json!({"allOf": [schema], "components": document["components"]});
+    jsonschema::options().should_validate_formats(true).build(&schema).expect("it is a schema")
+}
+
+#[tokio::test]
+async fn answers_of_both_sockets_match_their_descriptions() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
+    let (mut routes, mut control) =
+        (Described::of(daemon.routes().await).await, Described::of(daemon.control().await).await);
+    documents(&mut control).await;
+    verdicts(&mut routes).await;
+    texts(&mut routes).await;
+    let record_id = facts(&mut routes).await;
+    let execution_id = verification(&mut routes, &mut control).await;
+    sources(&mut control, &record_id).await;
+    runs(&mut control).await;
+    sessions(&mut control).await;
+    control.get(&format!("/v1/executions/{execution_id}")).await;
+    for path in ["/v1/status", "/v1/actors", "/v1/health/oracles", "/v1/log?limit=10000", "/v1/divergence"] {
+        assert_eq!(control.get(path).await.status, 200, "{path}");
+    }
+    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/health/oracles"] {
+        assert_eq!(routes.get(path).await.status, 200, "{path}");
+    }
+    control.get("/openapi.json").await;
+    control.post("/v1/health/oracles/none", json!({"action": "probe"})).await;
+    let level = document(&control.get("/v1/log-level").await);
+    control.send(Method::PUT, "/v1/log-level", level).await;
+    control.call(Method::POST, "/v1/reload", None).await;
+    control.post("/v1/drain", json!({"draining": true})).await;
+    assert_eq!(routes.post("/v1/verdicts/cs_9", submission(VERDICT)).await.status, 503);
+    assert_eq!(routes.get("/readyz").await.status, 503);
+    assert_eq!(routes.open(), BTreeSet::new());
+    assert_eq!(control.open(), BTreeSet::from(NEVER_DONE));
+}
+
+async fn documents(control: &mut Described) {
+    let policy = json!({
+        "oracle_id": "office-a", "default_max_age_seconds": 3_000_000_000_u64, "default_stale_behavior": "fail_closed",
+        "invalidation_triggers": [{"trigger_type": "upstream_signal", "config": {"webhook": "/v1/signals/office"}}],
+    });
+    let census = workflow("census", &["office-a", "office-b"], json!({}));
+    control.send(Method::PUT, "/v1/documents/freshness_policy/office-a", policy.clone()).await;
+    let documents = json!([
+        {"kind": "workflow", "document": census},
+        {"kind": "freshness_policy", "document": policy},
+    ]);
+    assert_eq!(at(&control.post("/v1/documents", json!({"documents": documents})).await, "/registered"), 2);
+    let faulty =
+        json!({"documents": [{"kind": "workflow", "document": workflow("other", &["nobody"], json!({}))}]});
+    assert!(at(&control.post("/v1/documents", faulty).await, "/items/0/fault/code").is_string());
+    for kind in ["ontology", "source", "freshness_policy", "pipeline", "adapter", "workflow"] {
+        let listed = control.get(&format!("/v1/documents/{kind}?limit=1")).await;
+        if let Some(id) = at(&listed, "/items/0/document_id").as_str() {
+            assert_eq!(control.get(&format!("/v1/documents/{kind}/{id}")).await.status, 200);
+        }
+    }
+    control.get("/v1/documents/workflow/none").await;
+    control.get("/v1/documents/nothing").await;
+}
+
+async fn verdicts(routes: &mut Described) {
+    let mut submitted = submission(VERDICT);
+    submitted["customer_email"] = json!("customer@example.org");
+    assert_eq!(routes.post("/v1/verdicts/cs_1", submitted.clone()).await.status, 201);
+    assert_eq!(at(&routes.post("/v1/verdicts/cs_1", submitted).await, "/replayed"), true);
+    routes.post("/v1/verdicts/cs_1", json!({"tier": "full", "query": "?", "raw": VERDICT})).await;
+    assert_eq!(routes.get("/v1/verdicts/cs_1").await.status, 200);
+    assert_eq!(routes.get("/v1/verdicts/cs_none").await.status, 404);
+    assert_eq!(routes.post("/v1/verdicts/cs_2", submission("{}")).await.status, 422);
+    let with_facts =
+        json!({"tier": "quick", "query": "?", "raw": VERDICT, "facts": ["A plan is sound and simple."]});
+    routes.post("/v1/verdicts/cs_3", with_facts).await;
+    routes.post("/v1/verdicts/cs_4", json!({"tier": "quick", "query": "?"})).await;
+    let verdict: Value = serde_json::from_str(VERDICT).expect("it is JSON");
+    let cached = json!({"tier": "quick", "query": "?", "verdict": verdict});
+    assert_eq!(routes.post("/cache/cs_5", cached).await.status, 201);
+    assert_eq!(routes.get("/cache/cs_5").await.status, 200);
+    let check = json!({"session_id": "cs_6", "tier": "strategy", "query": "?", "verdict": verdict});
+    assert_eq!(at(&routes.post("/v1/crosscheck", check).await, "/approved"), false);
+    let session = json!({"tier": "full", "query": "Sell honey?", "original_verdict": "AMBER"});
+    assert_eq!(routes.send(Method::PUT, "/v1/sessions/cs_7", session).await.status, 201);
+}
+
+async fn texts(routes: &mut Described) {
+    assert_eq!(routes.get("/v1/rules").await.status, 200);
+    let facts_from =
+        json!([{"query": {"oracle_id": "office-a", "request": {"axes_requested": ["population"]}}}]);
+    let check = json!({
+        "candidate_output": "Aruba had 54208 people in 1960.", "facts": ["Aruba is an island."], "facts_from": facts_from,
+        "constraints": ["1 < 2"], "expected": {"must_find": ["Aruba"], "max_unsupported_claims": 9},
+        "rules": ["RULE-PREC-001", "RULE-PREC-002", "RULE-CONT-002"],
+    });
+    routes.post("/v1/rules/evaluate", check.clone()).await;
+    let plain = json!({"candidate_output": "It is not so. It is so.", "facts": []});
+    assert_eq!(routes.post("/v1/rules/evaluate", plain.clone()).await.status, 200);
+    let path = "/v1/rules/evaluate:batch";
+    let (mut sender, body) = Pieces::new(1);
+    sender.send(format!("{plain}\n{{}}\n{check}\n").into()).await.expect("it is read");
+    sender.finish();
+    let response = routes.client.exchange(path, body).await.expect("it answers");
+    let answer = Answer::whole(response).await.expect("it is whole");
+    assert_eq!(lines(&answer.body).len(), 3);
+    routes.check(&Method::POST, path, &answer);
+}
+
+/// Returns the id of a record.
+async fn facts(routes: &mut Described) -> String {
+    let request = json!({"axes_requested": ["population"], "include_provenance": true, "explain": true,
+        "filters": [{"axis": "area", "operator": "eq", "value": "ABW"}]});
+    let found = routes.post("/v1/query", json!({"oracle_id": "office-a", "request": request})).await;
+    let record_id = at(&found, "/response/records/0/record_id");
+    let record_id = record_id.as_str().expect("a record is found").to_owned();
+    routes.post("/v1/query", json!({"oracle_id": "nobody", "request": request})).await;
+    assert_eq!(routes.get(&format!("/v1/records/{record_id}")).await.status, 200);
+    assert_eq!(routes.get(&format!("/v1/records/{record_id}/provenance")).await.status, 200);
+    routes.get("/v1/records/0123456789abcdef-7").await;
+    assert_eq!(routes.get("/v1/sources").await.status, 200);
+    assert_eq!(routes.get("/v1/changes?limit=10").await.status, 200);
+    routes.get("/v1/changes?since=nowhere").await;
+    assert_eq!(routes.post("/v1/signals/office", json!({})).await.status, 200);
+    assert_eq!(routes.post("/v1/signals/nothing", json!({})).await.status, 404);
+    record_id
+}
+
+/// Returns the id of a verification.
+async fn verification(routes: &mut Described, control: &mut Described) -> String {
+    let question =
+        json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
+    let envelope = routes.post("/v1/verify", question.clone()).await;
+    assert_eq!(at(&envelope, "/kind"), "human_review", "{}", document(&envelope));
+    let execution_id = at(&envelope, "/execution_id").as_str().expect("it has an id").to_owned();
+    assert_eq!(routes.get(&format!("/v1/verify/{execution_id}")).await.status, 200);
+    routes.get("/v1/verify/none").await;
+    let path = format!("/v1/reviews/{execution_id}");
+    assert_eq!(control.get("/v1/reviews").await.status, 200);
+    assert_eq!(control.get(&path).await.status, 200);
+    let resolution =
+        json!({"values": {"population": 54208}, "reason": "the census", "valid_for_seconds": 3600});
+    let resolved = control.post(&format!("{path}/resolve"), resolution).await;
+    assert_eq!(resolved.status, 200, "{}", document(&resolved));
+    assert_eq!(routes.post("/v1/verify", question).await.status, 200);
+    control.post(&format!("{path}/dismiss"), json!({"reason": "late"})).await;
+    assert_eq!(control.post(&format!("{path}/revoke"), json!({"reason": "misread"})).await.status, 200);
+    control.get("/v1/reviews?open=false").await;
+    execution_id
+}
+
+async fn sources(control: &mut Described, record_id: &str) {
+    let path = "/v1/sources/office-a";
+    for operation in ["invalidate", "confirm"] {
+        let done = control.post(&format!("{path}/{operation}"), json!({"reason": "a test"})).await;
+        assert_eq!(done.status, 200, "{}", document(&done));
+    }
+    control.post(&format!("{path}/confirm"), json!({"reason": "again"})).await;
+    for operation in ["prune", "verify"] {
+        assert_eq!(control.post(&format!("{path}/{operation}"), json!({})).await.status, 200, "{operation}");
+    }
+    assert_eq!(control.call(Method::POST, &format!("{path}/rebuild"), None).await.status, 200);
+    for path in [path.to_owned(), format!("{path}/freshness"), format!("{path}/export")] {
+        assert_eq!(control.get(&path).await.status, 200, "{path}");
+    }
+    assert_eq!(control.get(&format!("/v1/records/{record_id}/provenance")).await.status, 200);
+    let date = json!({"deprecate": "2099-01-01"});
+    assert_eq!(control.post("/v1/sources/office-b/review", date).await.status, 200);
+    control.get("/v1/sources/nobody").await;
+}
+
+async fn runs(control: &mut Described) {
+    let listed = control.get("/v1/runs?oracle_id=office-a").await;
+    let run_id = at(&listed, "/items/0/run/run_id");
+    let path = format!("/v1/runs/{}", run_id.as_str().expect("there is a run"));
+    assert_eq!(control.get(&path).await.status, 200);
+    assert_eq!(control.get(&format!("{path}/rejects")).await.status, 200);
+    control.call(Method::POST, &format!("{path}/cancel"), None).await;
+    for operation in ["approve", "discard", "undo"] {
+        control.post(&format!("{path}/{operation}"), json!({"reason": "a test"})).await;
+    }
+    let upload = "/v1/pipelines/office-a/runs?version=2&released_at=2026-03-08";
+    let payload = "Country Name,Country Code,Year,Value\nAruba,ABW,1960,no number\n";
+    let answer = control.call(Method::POST, upload, Some(payload.into())).await;
+    assert_eq!(answer.status, 202);
+    control.call(Method::POST, "/v1/pipelines/office-a/pull", None).await;
+    control.call(Method::POST, "/v1/pipelines/none/pull", None).await;
+    control.get("/v1/runs").await;
+}
+
+async fn sessions(control: &mut Described) {
+    assert_eq!(control.get("/v1/sessions/cs_1").await.status, 200);
+    let correction = json!({"customer_email": "other@example.org"});
+    assert_eq!(control.send(Method::PATCH, "/v1/sessions/cs_7", correction).await.status, 200);
+    control.get("/v1/outbox").await;
+    control.post("/v1/outbox/verdict:none", json!({"action": "requeue"})).await;
+    control.call(Method::DELETE, "/v1/outbox/verdict:none", None).await;
+    assert_eq!(control.call(Method::DELETE, "/v1/verdicts/cs_5", None).await.status, 200);
+    control.call(Method::DELETE, "/v1/verdicts/cs_5", None).await;
+    assert_eq!(control.call(Method::DELETE, "/v1/sessions/cs_5", None).await.status, 200);
+    control.get("/v1/sessions/cs_5").await;
+}
