@@ -100,7 +100,10 @@ fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
 
 fn print_openapi(of_control: bool) -> anyhow::Result<ExitCode> {
     let document = if of_control { control::openapi::document() } else { api::openapi::document() };
-    io::stdout().write_all(document.as_bytes())?;
+    let document: serde_json::Value = serde_json::from_str(document)?;
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, &document)?;
+    writeln!(out)?;
     Ok(ExitCode::SUCCESS)
 }
 

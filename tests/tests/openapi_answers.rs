@@ -135,8 +135,8 @@ async fn answers_of_both_sockets_match_their_descriptions() {
     documents(&mut control).await;
     verdicts(&mut routes).await;
     texts(&mut routes).await;
-    let record_id = facts(&mut routes).await;
     let execution_id = verification(&mut routes, &mut control).await;
+    let record_id = facts(&mut routes).await;
     sources(&mut control, &record_id).await;
     runs(&mut control).await;
     sessions(&mut control).await;

@@ -10,6 +10,7 @@ use axum::response::Response;
 use hyper::StatusCode;
 use oracled_api::base::problem::ProblemDocument;
 use oracled_api::base::service::OpenApiDocument;
+use oracled_api::verdict::CacheResult;
 use std::sync::LazyLock;
 use utoipa::OpenApi;
 
@@ -29,7 +30,7 @@ use utoipa::OpenApi;
         (name = "verification", description = "Values verified by several sources"),
         (name = "platform", description = "The daemon itself"),
     ),
-    components(schemas(ProblemDocument)),
+    components(schemas(ProblemDocument, CacheResult)),
     paths(
         crosscheck::post,
         verdicts::post,

@@ -6,13 +6,18 @@ mod examples;
 mod flatten;
 pub(crate) mod sets;
 
-use oracled_api::base::openapi::problem_responses;
-use std::collections::BTreeMap;
+use oracled_api::base::openapi::{problem_responses, retry_after};
+use std::collections::{BTreeMap, BTreeSet};
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{OpenApi, RefOr, Response};
+use utoipa::openapi::{Header, OpenApi, Ref, RefOr, Response};
 use utoipa::{IntoResponses, Modify};
+
+/// The header with the id of the request.
+const REQUEST_ID: &str = "X-Request-Id";
+/// The header with the time before the next attempt.
+const RETRY_AFTER: &str = "Retry-After";
 
 /// Declares the problems of an operation: the codes of named sets, and further codes.
 macro_rules! problems {
@@ -53,14 +58,18 @@ impl Modify for Complete {
             describe_plainly(operation);
             for response in operation.responses.responses.values_mut() {
                 if let RefOr::T(response) = response {
-                    add_request_id(response);
+                    share_headers(response);
                 }
             }
             examples::add(operation);
         }
         if let Some(components) = &mut document.components {
             flatten::flatten_all(&mut components.schemas);
+            for (name, header) in [(REQUEST_ID, request_id()), (RETRY_AFTER, retry_after())] {
+                components.headers.insert(name.to_owned(), header.into());
+            }
         }
+        remove_unused(document);
     }
 }
 
@@ -83,17 +92,42 @@ fn describe_plainly(operation: &mut Operation) {
     operation.description = description.filter(|description| !description.is_empty());
 }
 
-fn add_request_id(response: &mut Response) {
+/// Replaces headers that many responses have by references, and adds the one that all have.
+fn share_headers(response: &mut Response) {
+    let shared = |name: &str| RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
+    response.headers.insert(REQUEST_ID.to_owned(), shared(REQUEST_ID));
+    if let Some(header) = response.headers.get_mut(RETRY_AFTER) {
+        *header = shared(RETRY_AFTER);
+    }
+}
+
+/// Removes the schemas that nothing refers to, for example those of flattened types.
+fn remove_unused(document: &mut OpenApi) {
+    let text = |value: serde_json::Result<String>| value.unwrap_or_default();
+    let mut open = vec![text(serde_json::to_string(&document.paths))];
+    let Some(components) = &mut document.components else { return };
+    let mut used = BTreeSet::new();
+    while let Some(referring) = open.pop() {
+        for part in referring.split("\"#/components/schemas/").skip(1) {
+            let name = part.split('"').next().unwrap_or_default().to_owned();
+            if let Some(schema) = components.schemas.get(&name)
+                && used.insert(name)
+            {
+                open.push(text(serde_json::to_string(schema)));
+            }
+        }
+    }
+    components.schemas.retain(|name, _| used.contains(name));
+}
+
+/// The header of every response.
+fn request_id() -> Header {
     let id = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,128}$"));
     let header = HeaderBuilder::new().schema(Some(id));
-    let header = header.description(Some("The request's own `X-Request-Id`, or a new id.")).build();
-    response.headers.insert("X-Request-Id".to_owned(), header.into());
+    header.description(Some("The request's own `X-Request-Id`, or a new id.")).build()
 }
 
 /// A document as JSON.
 pub(crate) fn json(document: &OpenApi) -> String {
-    let mut json =
-        serde_json::to_string_pretty(document).expect("a description is plain data with string keys");
-    json.push('\n');
-    json
+    serde_json::to_string(document).expect("a description is plain data with string keys")
 }

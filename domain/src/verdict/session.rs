@@ -92,6 +92,7 @@ impl fmt::Display for SessionId {
 /// The customer's complete query. Request parsing limits its length.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
+#[schema(as = CustomerQuery)]
 pub struct Query(String);
 
 impl Query {

@@ -112,6 +112,17 @@ pub struct Baseline {
     pub verified_at: Timestamp,
 }
 
+/// Represents in schemas a baseline, or null if there was none.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum BaselineOrNull {
+    /// A baseline.
+    Baseline(Baseline),
+    /// There was none.
+    Null(()),
+}
+
 impl Baseline {
     /// The baseline from the value of `candidate` at `path`.
     #[must_use]

@@ -10,7 +10,7 @@ use super::call::CallOutcome;
 use super::candidate::Candidate;
 use super::envelope::Envelope;
 use super::inputs::Inputs;
-use super::kept::{Baseline, OpenReview};
+use super::kept::{Baseline, BaselineOrNull, OpenReview};
 use super::lock::HumanLock;
 use super::reason::Reason;
 use super::request::{Claim, values_as_written};
@@ -133,6 +133,7 @@ pub struct Resolved {
     pub resolved_at: Timestamp,
     /// The baselines of the sources before this resolution confirmed their deviations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<SourceId, BTreeMap<String, BaselineOrNull>>)]
     pub held_against: HeldAgainst,
 }
 

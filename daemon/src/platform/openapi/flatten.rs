@@ -4,17 +4,33 @@
 //! for both.
 
 use std::collections::BTreeMap;
-use utoipa::openapi::schema::{AllOf, Object};
+use utoipa::openapi::schema::{AdditionalProperties, AllOf, Object, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
 /// The schemas of a document, by their names.
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
-/// Flattens every schema in `schemas`.
+/// Flattens every schema in `schemas`, and closes objects without members.
 pub(super) fn flatten_all(schemas: &mut Schemas) {
     let all = schemas.clone();
     for schema in schemas.values_mut() {
         flatten(schema, &all);
+        close(schema);
+    }
+}
+
+/// Declares that objects without members have no members, in `schema` and in its parts.
+fn close(schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::T(Schema::Object(object)) => {
+            let is_object = object.schema_type == SchemaType::Type(Type::Object);
+            if is_object && object.properties.is_empty() && object.additional_properties.is_none() {
+                object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+            }
+            object.properties.values_mut().for_each(close);
+        }
+        RefOr::T(Schema::OneOf(choice)) => choice.items.iter_mut().for_each(close),
+        _ => {}
     }
 }
 
