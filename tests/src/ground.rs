@@ -116,7 +116,10 @@ pub fn workflow(id: &str, sources: &[&str], settings: &Value) -> Value {
 
 /// Puts `body` at `path`.
 pub async fn put(control: &mut Client, path: &str, body: &Value) -> Answer {
-    control.call(Method::PUT, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")
+    let answer =
+        control.call(Method::PUT, path, Some(Bytes::from(body.to_string()))).await.expect("it answers");
+    crate::described::check("put", path, &answer);
+    answer
 }
 
 /// Registers a new ontology, source and pipeline.

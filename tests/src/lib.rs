@@ -1,5 +1,6 @@
 //! A daemon process for one test, with its state, sockets and logs in a temporary directory.
 
+pub mod described;
 pub mod disk;
 pub mod ground;
 pub mod live;
@@ -391,14 +392,19 @@ impl Drop for Daemon<'_> {
     }
 }
 
-/// Posts `body` as JSON and returns the answer.
+/// Posts `body` as JSON and returns the answer, which the OpenAPI documents must declare.
 pub async fn post(client: &mut Client, path: &str, body: &Value) -> Answer {
-    client.call(Method::POST, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")
+    let answer =
+        client.call(Method::POST, path, Some(Bytes::from(body.to_string()))).await.expect("it answers");
+    described::check("post", path, &answer);
+    answer
 }
 
-/// Gets `path` and returns the answer.
+/// Gets `path` and returns the answer, which the OpenAPI documents must declare.
 pub async fn get(client: &mut Client, path: &str) -> Answer {
-    client.call(Method::GET, path, None).await.expect("it answers")
+    let answer = client.call(Method::GET, path, None).await.expect("it answers");
+    described::check("get", path, &answer);
+    answer
 }
 
 /// Body of `answer` as a JSON value; null if it is not JSON.

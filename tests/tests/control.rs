@@ -18,6 +18,7 @@ use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
 const PATHS: [(&str, &[&str]); 42] = [
+    ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),

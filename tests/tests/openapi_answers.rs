@@ -5,6 +5,7 @@ use hyper::Method;
 use jsonschema::Validator;
 use oracled_api::base::client::{Answer, Client};
 use oracled_api::base::pieces::Pieces;
+use oracled_tests::described::is_of_template;
 use oracled_tests::verification::{offices, workflow};
 use oracled_tests::{World, at, document, lines, submission};
 use serde_json::{Value, json};
@@ -41,15 +42,8 @@ impl Described {
 
     /// The operation with this method and path.
     fn operation(&self, method: &Method, path: &str) -> &Value {
-        let path = path.split('?').next().unwrap_or_default();
-        let is_of = |template: &str| {
-            let (wanted, given): (Vec<_>, Vec<_>) =
-                (template.split('/').collect(), path.split('/').collect());
-            wanted.len() == given.len()
-                && wanted.iter().zip(&given).all(|(one, other)| one.starts_with('{') || one == other)
-        };
         let paths = self.document["paths"].as_object().expect("it has paths");
-        let item = paths.iter().filter(|(template, _)| is_of(template));
+        let item = paths.iter().filter(|(template, _)| is_of_template(template, path));
         // a path without parameters comes first
         let (_, item) = item.min_by_key(|(template, _)| template.contains('{')).expect(path);
         &item[method.as_str().to_lowercase()]

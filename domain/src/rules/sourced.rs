@@ -39,7 +39,7 @@ pub struct FactSource {
     /// The source or the workflow that was queried.
     #[serde(flatten)]
     pub asked: Asked,
-    /// Warnings for the user of the facts, except for warnings about age: see [`RecordOrigin::stale`].
+    /// Warnings for the user of the facts, except for warnings about age: see `stale` of a record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

@@ -187,7 +187,7 @@ pub struct Variance {
     pub diverged: usize,
     /// The share of divergent regenerations, from 0 to 1.
     pub rate: f64,
-    /// Whether the rate exceeds [`VARIANCE_THRESHOLD`] with enough regenerations.
+    /// Whether the rate exceeds 5 % with enough regenerations.
     pub escalated: bool,
 }
 

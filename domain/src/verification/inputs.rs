@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The inputs of [`super::decide`]. The log contains them, so that the decision can be computed again.
+/// The inputs of a decision. The log contains them, so that the decision can be computed again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = DecisionInputs)]

@@ -133,13 +133,15 @@ fn response_row<'a>(
 ) -> Option<[String; 4]> {
     let headers = response.get("headers").and_then(Value::as_object).into_iter().flatten();
     let headers = codes(headers.map(|(name, _)| name).filter(|name| *name != REQUEST_ID));
-    let (body, meaning) = match problems(types, response) {
+    let has_others =
+        response.get("content").and_then(Value::as_object).is_some_and(|content| content.len() > 1);
+    let (body, meaning) = match problems(types, response).filter(|_| !has_others) {
         Some(own) => {
             let own: Vec<_> = own.into_iter().filter(|code| !common.contains(code)).collect();
             if own.is_empty() {
                 return None;
             }
-            (format!("[problem](#{})", anchor("Problem codes")), codes(own))
+            (problem_link(), codes(own))
         }
         None => (content(types, response), text(response, "description").trim_end().to_owned()),
     };
@@ -154,16 +156,22 @@ fn problems<'a>(types: Types<'a>, response: &'a Value) -> Option<Vec<&'a str>> {
     (!codes.is_empty()).then_some(codes)
 }
 
+/// A problem in place of a type.
+fn problem_link() -> String {
+    format!("[problem](#{})", anchor("Problem codes"))
+}
+
 /// The media types of a body with their types.
 fn content<'a>(types: Types<'a>, body: &'a Value) -> String {
     let media = body.get("content").and_then(Value::as_object).into_iter().flatten();
     let mut kinds: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (name, media) in media {
         let schema = media.get("schema").unwrap_or(&Value::Null);
-        kinds.entry(types.words(schema)).or_default().push(name);
+        let kind = if name == PROBLEM_MEDIA_TYPE { problem_link() } else { types.words(schema) };
+        kinds.entry(kind).or_default().push(name);
     }
     let kinds = kinds.into_iter().map(|(kind, names)| match names.as_slice() {
-        ["application/json"] => kind,
+        ["application/json" | PROBLEM_MEDIA_TYPE] => kind,
         names => format!("{kind} ({})", codes(names)),
     });
     kinds.collect::<Vec<_>>().join(" or ")

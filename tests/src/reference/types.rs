@@ -153,6 +153,11 @@ impl<'a> Types<'a> {
             }
             return out + "\n";
         }
+        let choices = list(schema, "allOf").iter().filter(|part| self.fields(part).is_empty());
+        let choices: Vec<_> = choices.map(|part| self.words(part)).collect();
+        if !choices.is_empty() {
+            out += &format!("It also has the members of {}.\n\n", choices.join(" and "));
+        }
         let fields = self.field_table(schema, &[]);
         if fields.is_empty() {
             let words = self.words(schema);

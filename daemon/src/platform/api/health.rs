@@ -1,14 +1,16 @@
 //! `/healthz` and `/readyz`: whether the daemon is alive, and whether it accepts verdicts.
 
 use crate::platform::openapi::CommonProblems;
-use crate::platform::problem::ProblemDocument;
 use crate::platform::service::Service;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use oracled_api::base::service::{AliveResponse, ReadinessResponse};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use utoipa::IntoResponses;
+use utoipa::openapi::{Content, Ref, RefOr};
 
 /// Report that the daemon is alive.
 #[utoipa::path(
@@ -25,6 +27,22 @@ pub async fn alive() -> Json<AliveResponse> {
     Json(AliveResponse { status: "alive", version: env!("CARGO_PKG_VERSION") })
 }
 
+/// The problems of the readiness route, one of which has the status of a daemon that is not ready.
+struct ReadyProblems;
+
+impl IntoResponses for ReadyProblems {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let mut responses = CommonProblems::responses();
+        if let Some(RefOr::T(response)) = responses.get_mut("503") {
+            let report = Content::new(Some(Ref::from_schema_name("ReadinessResponse")));
+            response.content.insert("application/json".to_owned(), report.into());
+            let own = "The daemon does not accept verdicts, for the given reasons";
+            response.description = format!("{own}; or {}", response.description);
+        }
+        responses
+    }
+}
+
 /// Report whether the daemon accepts verdicts.
 #[utoipa::path(
     get,
@@ -32,9 +50,8 @@ pub async fn alive() -> Json<AliveResponse> {
     operation_id = "read_readiness",
     tag = "platform",
     responses(
-        CommonProblems,
+        ReadyProblems,
         (status = 200, description = "The daemon accepts verdicts", body = ReadinessResponse),
-        (status = 503, description = "The daemon does not accept verdicts, for the given reasons; or `overloaded`", content((ReadinessResponse = "application/json"), (ProblemDocument = "application/problem+json")), headers(("Retry-After" = u64, description = "With `overloaded`: the time before the next attempt, in seconds."))),
     ),
 )]
 pub async fn ready(State(service): State<Arc<Service>>) -> Response {

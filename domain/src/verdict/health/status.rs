@@ -52,6 +52,6 @@ pub struct HealthStatus {
     pub retry_at: Option<Timestamp>,
     /// Whether an administrator holds its circuit open.
     pub held_open: bool,
-    /// Its last error, cut at [`ERROR_MAX_CHARS`].
+    /// Its last error, cut at 200 characters.
     pub last_error: Option<String>,
 }
