@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 42] = [
+const PATHS: [(&str, &[&str]); 43] = [
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),

@@ -1,11 +1,16 @@
 //! Compares the OpenAPI documents of both sockets with the served routes, and checks that they are complete.
 
+use crate::architecture::rust_files;
 use hyper::Method;
 use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
-use oracled_tests::{World, document, get};
+use oracled_tests::{World, described, document, get};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 use strum::VariantArray;
+use syn::visit::{self, Visit};
+use syn::{Attribute, Ident};
 
 /// The sources of the routers.
 const ROUTERS: [&str; 2] =
@@ -80,7 +85,7 @@ async fn described_routes_equal_served_routes() {
             (answer.status.as_u16(), &answer.headers["content-type"]),
             (200, &"application/json".parse().unwrap())
         );
-        assert_eq!(document(&answer), expected);
+        assert!(document(&answer) == expected, "another document is served");
         let described: BTreeSet<_> =
             operations(&expected).map(|(path, method, _)| (path.to_owned(), method.to_owned())).collect();
         assert_eq!(described, served(source));
@@ -106,7 +111,8 @@ fn command_prints_the_documents_without_a_daemon() {
     for (arguments, expected) in [(&["openapi"][..], routes), (&["openapi", "--control"], control)] {
         let output = world.oracled(arguments).output().expect("it runs");
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON"), expected);
+        let printed: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        assert!(printed == expected, "another document is printed");
     }
 }
 
@@ -227,4 +233,73 @@ fn examples_match_their_schemas() {
         }
         assert_eq!(lacking, BTreeSet::new(), "these have no example");
     }
+}
+
+#[tokio::test]
+#[should_panic(expected = "does not declare 404 Some(\"session_unknown\")")]
+async fn answer_with_an_undeclared_code_fails_its_test() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let answer = get(&mut daemon.routes().await, "/v1/verdicts/cs_none").await;
+    described::check("get", "/v1/rules", &answer);
+}
+
+/// The schema names of types that derive `ToSchema`, each with the file of the type.
+#[derive(Default)]
+struct SchemaNames {
+    file: String,
+    files: BTreeMap<String, Vec<String>>,
+}
+
+impl SchemaNames {
+    fn note(&mut self, attributes: &[Attribute], ident: &Ident) {
+        let of =
+            |name: &'static str| attributes.iter().filter(move |attribute| attribute.path().is_ident(name));
+        let derives = |attribute: &Attribute| {
+            attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string().contains("ToSchema"))
+        };
+        if !of("derive").any(derives) {
+            return;
+        }
+        let mut name = ident.to_string();
+        for attribute in of("schema") {
+            let tokens = attribute.meta.require_list().expect("it is a list").tokens.to_string();
+            if let Some(own) = tokens.split("as = ").nth(1) {
+                name = own.split([' ', ',']).next().unwrap_or_default().to_owned();
+            }
+        }
+        self.files.entry(name).or_default().push(self.file.clone());
+    }
+}
+
+impl<'ast> Visit<'ast> for SchemaNames {
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.note(&item.attrs, &item.ident);
+        visit::visit_item_struct(self, item);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.note(&item.attrs, &item.ident);
+        visit::visit_item_enum(self, item);
+    }
+}
+
+/// utoipa would silently describe only one of two types with the same name.
+#[test]
+fn types_have_different_schema_names() {
+    let mut names = SchemaNames::default();
+    for folder in ["domain", "api", "actors", "daemon"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("src");
+        for file in rust_files(&root) {
+            let within = file.strip_prefix(&root).expect("it lies below");
+            names.file = Path::new(folder).join(within).display().to_string();
+            if !names.file.contains("tests") {
+                let source = fs::read_to_string(&file).expect("it is read");
+                names.visit_file(&syn::parse_file(&source).expect("it is Rust"));
+            }
+        }
+    }
+    assert!(names.files.len() > 200, "{}", names.files.len());
+    names.files.retain(|_, files| files.len() > 1);
+    assert_eq!(names.files, BTreeMap::new(), "add `#[schema(as = …)]`");
 }

@@ -129,5 +129,7 @@ fn request_id() -> Header {
 
 /// A document as JSON.
 pub(crate) fn json(document: &OpenApi) -> String {
-    serde_json::to_string(document).expect("a description is plain data with string keys")
+    let json = serde_json::to_string(document).expect("a description is plain data with string keys");
+    // docstrings use Rust's word
+    json.replace("`None`", "null")
 }

@@ -1,5 +1,6 @@
 //! The examples of requests and responses.
 
+use oracled_api::base::problem::PROBLEM_MEDIA_TYPE;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -18,7 +19,10 @@ pub(super) fn add(operation: &mut Operation) {
             ("request", Some(RefOr::T(body))) => body.content.values_mut().next(),
             ("request", _) => None,
             (status, _) => match operation.responses.responses.get_mut(status) {
-                Some(RefOr::T(response)) => response.content.values_mut().next(),
+                Some(RefOr::T(response)) => {
+                    let mut content = response.content.iter_mut();
+                    content.find(|(name, _)| *name != PROBLEM_MEDIA_TYPE).map(|(_, content)| content)
+                }
                 _ => None,
             },
         };
