@@ -196,7 +196,7 @@ mod tests {
     #[tokio::test]
     async fn while_it_is_down_it_neither_answers_nor_can_be_probed() {
         let model = RecordedModel::start().await.expect("it starts");
-        probed(&model).await.expect("it is there");
+        probed(&model).await.expect("it exists");
         model.set_down(true);
         assert_eq!(probed(&model).await.map_err(|failure| failure.kind), Err(Kind::Status(503)));
         let down = asked(&model, Tier::Full, QUERY).await;

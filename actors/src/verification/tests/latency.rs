@@ -362,8 +362,7 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
 
 /// Declares the earlier statements of a source stale.
 async fn invalidation_count(system: &System, oracle_id: &str) {
-    let (mut state, _) =
-        system.store.source(&source_id(oracle_id)).expect("it is read").expect("it is there");
+    let (mut state, _) = system.store.source(&source_id(oracle_id)).expect("it is read").expect("it exists");
     state = state.invalidated(system.clock.now());
     written(system, oracled_store::Write::PutSource(Arc::new(state))).await;
 }

@@ -598,10 +598,10 @@ proptest! {
             earlier.iter().map(|version| {
                 let index = |place: usize| history.statements.iter().position(|said| *said == told[place]);
                 let ended_by = match version.ended_by {
-                    End::Superseded(by) => End::Superseded(index(by).expect("it is there")),
+                    End::Superseded(by) => End::Superseded(index(by).expect("it exists")),
                     end => end,
                 };
-                plain(&Version { statement: index(version.statement).expect("it is there"), ended_by, ..*version })
+                plain(&Version { statement: index(version.statement).expect("it exists"), ended_by, ..*version })
             }).collect::<Vec<_>>()
         );
     }

@@ -261,7 +261,7 @@ fn numbers_agree_within_the_relative_tolerance_of_their_axis() {
     let ontology: crate::ground::ontology::Ontology = serde_json::from_value(document).expect("an ontology");
     ontology.validate().expect("it can be used");
     let mut inputs = on_dose(json!({}), &[(Primary, "1000"), (Primary, "1010")]);
-    *axis_of(&mut inputs, "dose") = ontology.axis("dose").expect("it is there").clone();
+    *axis_of(&mut inputs, "dose") = ontology.axis("dose").expect("it exists").clone();
     let envelope = told(&inputs);
     assert_eq!((&envelope["axes"]["dose"]["basis"], &envelope["steps"]), (&json!("agreement"), &json!([])));
     answers(&mut inputs, "lab-b", Primary, &[("dose", "1011")]);
