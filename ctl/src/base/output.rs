@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_json_is_the_same_json() {
+    fn escaped_json_is_the_same_json() {
         let text = serde_json::to_string("\u{9b}2J \u{202e} \u{e0041}").expect("it is text");
         let shown = harmless(&text);
         assert!(shown.is_ascii());

@@ -105,7 +105,7 @@ mod tests {
     use oracled_domain::verdict::health::{self, HealthConfig, Outcome};
 
     #[test]
-    fn table_shows_a_requested_wait_beside_the_status() {
+    fn table_shows_a_requested_wait_with_the_status() {
         let at = "2026-11-20T10:00:00Z".parse().expect("a time");
         let mut model = health::Health::new("model".parse().expect("an id"), HealthConfig::default());
         model.note_quota_wait(at, std::time::Duration::from_secs(61));

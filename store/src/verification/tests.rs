@@ -346,7 +346,7 @@ fn dismissed_review_is_not_open_and_keeps_its_reason() {
 }
 
 #[test]
-fn kept_answers_are_paged_with_their_revisions() {
+fn cached_answers_are_paged_with_their_revisions() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let mut revisions = std::collections::HashMap::new();

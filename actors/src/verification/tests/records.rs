@@ -14,7 +14,7 @@ fn at(time: &str) -> Timestamp {
 }
 
 #[test]
-fn verification_record_describes_the_latest_release_that_says_so() {
+fn verification_record_describes_the_latest_confirming_release() {
     with_world(async |World { system, .. }: World| {
         source(&system, "office", json!({})).await;
         says(&system, "office", "2020-04-14", &[SAME]).await;
