@@ -84,7 +84,7 @@ fn when(inputs: &Inputs, kind: EnvelopeKind) -> String {
             "before any source was queried; their answers follow later"
         }
         Stage::First => "while the caller waited",
-        Stage::Delayed => "when no caller waited any longer",
+        Stage::Delayed => "after the caller stopped waiting",
     };
     let again = if inputs.reverified { ", after sources were queried again" } else { "" };
     format!("after {} ms, {who}{again}", inputs.elapsed_ms)
