@@ -99,7 +99,7 @@ impl Source {
             Action::Invalidate { oracle_id, reason } => {
                 let reason = ReasonRequest { reason: reason.clone() };
                 let entry = post(options, &path(oracle_id, "/invalidate"), &reason).await?;
-                say(options, out, &entry, "counts as stale until a new version is ingested or the data is confirmed")
+                say(options, out, &entry, "counts as stale until a new version or a confirmation")
             }
             Action::Confirm { oracle_id, reason } => {
                 let reason = ReasonRequest { reason: reason.clone() };
