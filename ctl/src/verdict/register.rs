@@ -45,7 +45,8 @@ impl Register {
         if options.json {
             return json(out, &known);
         }
-        let how = if answer.status == StatusCode::CREATED { "is registered" } else { "is already registered" };
+        let how =
+            if answer.status == StatusCode::CREATED { "is registered" } else { "is already registered" };
         let shown = [
             ("session", format!("{} {how}", known.session_id)),
             ("tier", known.tier.to_string()),
