@@ -77,7 +77,7 @@ pub(crate) fn limit(asked: Option<u64>, for_programs: bool) -> usize {
     usize::try_from(rows).unwrap_or(usize::MAX)
 }
 
-/// Prints on standard error that more results exist, beside output for programs.
+/// Prints on standard error that more results exist, in addition to output for programs.
 pub(crate) fn left_out() {
     drop(writeln!(std::io::stderr(), "oraclectl: there are more results than -n allows; they are left out"));
 }

@@ -9,7 +9,7 @@ use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::verdict::health::{HealthStatus, Status};
 use std::io::Write;
 
-/// Show the health of the oracles (model, mail service), or control one
+/// Show the health of the oracles (model, mail service, live sources), or control one
 #[derive(Debug, clap::Args)]
 pub(crate) struct Health {
     #[command(subcommand)]
@@ -18,12 +18,21 @@ pub(crate) struct Health {
 
 #[derive(Debug, clap::Subcommand)]
 enum Steering {
-    /// Open the circuit of an oracle: it is not called until the circuit is closed
-    Open { oracle_id: String },
+    /// Open the circuit of an oracle, so that the oracle is not called until the circuit is closed
+    Open {
+        /// The id of the oracle, as `oraclectl health` shows it
+        oracle_id: String,
+    },
     /// Close the circuit of an oracle and mark it healthy
-    Close { oracle_id: String },
+    Close {
+        /// The id of the oracle, as `oraclectl health` shows it
+        oracle_id: String,
+    },
     /// Probe an oracle now, even if its circuit is open; exit status 1 if the probe fails
-    Probe { oracle_id: String },
+    Probe {
+        /// The id of the oracle, as `oraclectl health` shows it
+        oracle_id: String,
+    },
 }
 
 impl Health {

@@ -119,7 +119,7 @@ async fn generate(
 impl Recording {
     /// The error response while the server is set to fail.
     fn refusal(&self) -> Option<Response> {
-        let message = "the recorded model is down for a moment";
+        let message = "the recorded model is down for the demonstration";
         let down = self.down.load(Ordering::Relaxed);
         down.then(|| error(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message))
     }
