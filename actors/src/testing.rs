@@ -51,11 +51,11 @@ impl Hand {
     }
 
     pub(crate) fn show(&self, at: Timestamp) {
-        *self.0.lock().expect("nobody panics holding it") = at;
+        *self.0.lock().expect("the lock is not poisoned") = at;
     }
 
     pub(crate) fn turn(&self, seconds: i64) {
-        *self.0.lock().expect("nobody panics holding it") += SignedDuration::from_secs(seconds);
+        *self.0.lock().expect("the lock is not poisoned") += SignedDuration::from_secs(seconds);
     }
 }
 

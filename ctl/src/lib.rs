@@ -25,15 +25,15 @@ Exit codes:
      rules eval: all cases have the expected result; ingest run: the records are visible;
      verify: the values are verified
   1  rejected: the verdict is not approved, the session is unknown, the request is invalid,
-     the probe failed, the result of rules check is not PASS, a case has another result than
-     expected, a run failed, a decision has another result when it is made again
+     the probe failed, the result of rules check is not PASS, a case has an unexpected result,
+     a run failed, a logged decision cannot be reproduced
   2  the command line is invalid
   3  the daemon does not answer
   4  the daemon cannot do this now; try again later
-  5  a file cannot be read or written, or is invalid, if only in some lines
-  6  verify: the question is answered without verified values
+  5  a file cannot be read or written, or some of its content is invalid
+  6  verify: the answer has no verified values
   7  ingest: the run is held until it is approved or discarded
-  130  interrupted; a run continues";
+  130  interrupted; an ingestion run continues in the daemon";
 
 /// Control oracled and read its state
 #[derive(Debug, Parser)]
@@ -53,7 +53,7 @@ enum Verb {
     Actors,
     /// Check a verdict without delivering it; the check is logged
     Crosscheck(verdict::crosscheck::Crosscheck),
-    /// Submit a verdict for delivery, or have the model make it
+    /// Submit a verdict for delivery, or let the model generate one
     Submit(verdict::submit::Submit),
     /// Register a session so that a lost verdict can be regenerated
     Register(verdict::register::Register),
@@ -67,9 +67,9 @@ enum Verb {
     /// Remove the cached verdict of a session
     Purge(verdict::purge::Purge),
     Session(verdict::session::Session),
-    /// Reject new work before a stop, and begin no scheduled pull
+    /// Reject new work and pause scheduled pulls, for example before a restart
     ///
-    /// Stored verdicts are still served. All other requests are rejected, payloads too.
+    /// Stored verdicts are still served. Requests for other work, and payloads, are rejected.
     Drain(platform::drain::Drain),
     /// Reopen oracle_log.jsonl and apply the configured log level
     Reload,

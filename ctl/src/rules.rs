@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-/// Show the rules that text is checked by, check a text, or evaluate cases
+/// Show the rules for text, check a text, or evaluate test cases
 #[derive(Debug, clap::Args)]
 pub(crate) struct Rules {
     #[command(subcommand)]

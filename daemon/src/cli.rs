@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The gate between a model and the people who pay for its verdicts
+/// Check, store and deliver the verdicts of a model
 #[derive(Debug, Parser)]
 #[command(name = "oracled", version, max_term_width = 100)]
 struct Cli {
@@ -25,11 +25,11 @@ enum Verb {
         #[command(flatten)]
         flags: Flags,
     },
-    /// Serve from a temporary directory, walk through the main path as a client, and keep serving
+    /// Serve from a temporary directory, demonstrate the main features, and keep serving
     Dev {
         #[command(flatten)]
         flags: Flags,
-        /// End after the walk: with status 0, or 1 if any step failed
+        /// Exit after the demonstration, with status 0, or 1 if a step failed
         #[arg(long)]
         exit: bool,
         /// Show each request and its response
@@ -42,7 +42,7 @@ enum Verb {
         #[arg(long)]
         control: bool,
     },
-    /// Check the configuration, report its faults, or print it as the daemon uses it
+    /// Check the configuration, and print it or its error
     CheckConfig {
         #[command(flatten)]
         flags: Flags,

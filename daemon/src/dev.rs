@@ -1,6 +1,6 @@
-//! `oracled dev`: the whole daemon without any setup, and a walk through its main path as a client of itself.
+//! `oracled dev`: the whole daemon without any setup, and a demonstration of its main features by a client.
 //!
-//! The substitutes for a model and a mail service are here. No other module knows them.
+//! Only this module has the substitutes for a model and a mail service.
 
 mod facts;
 mod mailbox;
@@ -22,11 +22,11 @@ use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 use walk::Walk;
 
-/// The service log has only warnings, and no failures of the model: the walk shows those.
+/// Only warnings are logged. Failures of the model are left out, because the walk shows them.
 const LOG_LEVEL: &str = "warn,oracled_actors::upstream=error,oracled_actors::upstream::oracle_health=error";
 
-/// Serves from a temporary directory, unless flags name other paths, and walks. With `exit`, ends after the walk; with
-/// `verbose`, shows each request and its response.
+/// Serves from a temporary directory, unless flags name other paths, and runs the walk. With `exit`, the
+/// daemon ends after the walk. With `verbose`, each request and its response are shown.
 ///
 /// # Errors
 /// Any error that prevents the start of the daemon, or the walk.
@@ -67,7 +67,7 @@ pub fn dev(flags: Flags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> 
     })
 }
 
-/// All chapters. Those that call a model depend on the configured one.
+/// Runs all chapters. The model decides which of them call it, and whether their responses are checked.
 async fn story(walk: &mut Walk<'_>) -> io::Result<()> {
     walk.chapter("a coherent verdict is delivered", true, verdicts::delivered).await?;
     walk.chapter("a verdict that contradicts itself or is cut off is refused", true, verdicts::refused)
@@ -99,8 +99,8 @@ async fn story(walk: &mut Walk<'_>) -> io::Result<()> {
     walk.chapter("the log reproduces every decision", true, facts::logged).await
 }
 
-/// Puts every path without a flag into the temporary directory: the paths of the file and the variables may belong to a
-/// running daemon.
+/// Puts every path without a flag into the temporary directory, because the paths from the file and the
+/// variables may belong to a running daemon.
 fn of_its_own(mut config: Config, flags: &Flags, throw_away: &TempDir) -> Config {
     let own =
         |flag: &Option<PathBuf>, name: &str| flag.clone().unwrap_or_else(|| throw_away.path().join(name));
@@ -122,7 +122,8 @@ async fn told_to_stop() -> io::Result<()> {
     }
 }
 
-/// Commands that work while the daemon serves. `oraclectl` is beside this program, as this process was started.
+/// Commands that work while the daemon serves. They use the `oraclectl` next to this program if there is one,
+/// or else `cargo run`.
 fn to_try(walk: &Walk<'_>, socket: &Path, control_socket: &Path) -> String {
     let this = std::env::args_os().next().unwrap_or_default();
     let beside = Path::new(&this).with_file_name("oraclectl");
@@ -133,7 +134,7 @@ fn to_try(walk: &Walk<'_>, socket: &Path, control_socket: &Path) -> String {
     let Walk { record_id, execution_id, .. } = walk;
     let session = walk.id("good");
     format!(
-        "It keeps serving until Ctrl-C. To try in another terminal:\n\n  \
+        "The daemon serves until Ctrl-C. Commands to try in another terminal:\n\n  \
          export ORACLED_SOCKET={socket}\n  \
          export ORACLED_CONTROL_SOCKET={control_socket}\n  \
          {oraclectl} log\n  \

@@ -22,7 +22,7 @@ ingest() {
     local status=0
     oraclectl ingest run "$1" "data/$1/$4" --version "$2" --released-at "$3" || status=$?
     if [[ $status == 7 ]]; then
-        oraclectl ingest approve "$(oraclectl ingest list "$1" --csv | first)" --reason 'an excerpt, compared by hand'
+        oraclectl ingest approve "$(oraclectl ingest list "$1" --csv | first)" --reason 'excerpt, compared by hand'
     elif [[ $status != 0 ]]; then
         return "$status"
     fi
@@ -31,11 +31,11 @@ ingest() {
 # Prints the first column of the first row of a CSV table
 first() { sed -n 2p | cut -d, -f1; }
 
-title 'the documents'
+title 'register the documents'
 oraclectl apply -f ontologies -f sources -f pipelines -f workflows
 for source in sources/*.json; do approve "$(basename "$source" .json)"; done
 
-title 'the releases, not in their order'
+title 'ingest the releases, out of order'
 for day in 2020-04-14 2017-10-26 2026-03-06 2023-05-04; do
     ingest world-bank-population "$day" "$day" "$day.csv"
 done
@@ -48,58 +48,58 @@ ingest usda-sr older 2006-01-01 older.ndjson
 ingest usda-sr newer 2018-04-01 newer-and-three-faults.ndjson
 ingest cnf 2015 2015-01-01 cnf.ndjson
 
-title "Moldova's population in 2015: as it is known now, and as it was told in 2018"
+title "population of Moldova in 2015: as known now, and as known in 2018"
 oraclectl query world-bank-population area=MDA year=2015 --axes population
 oraclectl query world-bank-population area=MDA year=2015 --axes population --at 2018-01-01
 
-title 'what the United Nations say of it, who count another territory under that name'
+title 'the same from the United Nations, whose figure covers another territory'
 oraclectl query un-wpp-population area=MDA year=2015 --axes population
 
-title 'which currencies there were in 2024, and are not any more'
+title 'currencies that existed in 2024 and no longer exist'
 codes() { oraclectl query iso-4217 --axes name --at "$1" --csv | tail -n +2 | cut -d, -f2 | sort; }
 before="$(codes 2024-01-01)"
 after="$(codes 2026-06-01)"
 comm -23 <(echo "$before") <(echo "$after") | paste -sd' '
 
-title 'where the first value comes from, down to its bytes, and whether those are still what they were'
+title 'provenance of the first value down to its bytes, and a check of those bytes'
 record="$(oraclectl query world-bank-population area=MDA year=2015 --csv | first)"
 oraclectl provenance "$record"
 oraclectl source verify world-bank-population
 
-title 'sodium and vitamin D in 100 g of butter, by two sources with other units'
+title 'sodium and vitamin D in 100 g of butter, from two sources with different units'
 nutrients=food_name,nutrients.sodium.amount,nutrients.vitamin_d.amount
 oraclectl query usda-sr food_scheme=ndb food_id=1001 --axes "$nutrients"
 oraclectl query cnf food_scheme=cnf food_id=118 --axes "$nutrients"
 
-title 'what changed with the newer release of the foods, and what of it was not taken, and why'
+title 'changes and rejected records of the newer release of the foods'
 newest="$(oraclectl ingest list usda-sr --csv | first)"
 oraclectl ingest show "$newest"
 oraclectl rejects "$newest"
 
-title 'a text about population, held against that source: what it says, and what it said in 2018'
+title 'a text about population checked against that source: as known now, and as known in 2018'
 check() { oraclectl rules check "texts/$1.txt" --facts-from texts/population-2015.json --rules RULE-PREC-005; }
 check moldova
 # exit status 1: the text does not pass
-check moldova-as-told-in-2018 || [[ $? == 1 ]]
+check moldova-as-known-in-2018 || [[ $? == 1 ]]
 
-title 'how fresh all that is'
+title 'freshness of the source'
 oraclectl describe freshness_policy world-bank-population
 
-title 'a text held against what both sources come to, the later one where they differ'
+title 'a text checked against both sources; where they differ, the later release wins'
 oraclectl rules check texts/aruba.txt --facts-from texts/aruba-verified.json --rules RULE-PREC-005
 
-title "Aruba's population in 2016, of which one of the two sources says nothing"
+title "population of Aruba in 2016, which one of the two sources lacks"
 oraclectl verify population area=ABW year=2016 --axes population
 
-title 'Moldova in 2015, of which both speak with another territory in mind: no strategy settles that'
+title 'Moldova in 2015, where the sources cover different territories: no strategy resolves that'
 oraclectl verify population area=MDA year=2015 --axes population || [[ $? = 6 ]]
 
-title 'Aruba in 2015, on which they disagree: a person decides, unless one has'
+title 'Aruba in 2015, where the sources disagree: a reviewer decides, unless one has already'
 if ! oraclectl verify population area=ABW year=2015 --axes population; then
     review="$(oraclectl review list --workflow population --json | sed -n 's/.*"review_id": "\(.*\)".*/\1/p' | sed -n 1p)"
     oraclectl review show "$review"
     oraclectl review resolve "$review" population=107906 --valid-for 90d \
         --reason 'the later of the two releases'
-    title 'and from then on that stands'
+    title 'the same verification after the decision'
     oraclectl verify population area=ABW year=2015 --axes population
 fi

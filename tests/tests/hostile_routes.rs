@@ -61,7 +61,7 @@ async fn query_over_its_work_budget_is_refused_as_too_costly() {
 }
 
 #[tokio::test]
-async fn scan_stops_once_its_caller_is_gone() {
+async fn scan_stops_after_its_caller_disconnects() {
     let world = World::default();
     let daemon = world.serve().await;
     costly_source(&mut daemon.control().await, 500, 40_000).await;
@@ -98,7 +98,7 @@ async fn connections_over_the_bound_are_refused_a_few_dozen_at_a_time() {
 }
 
 #[tokio::test]
-async fn unread_answers_give_their_room_to_evaluations_that_wait() {
+async fn unread_answers_are_cut_if_evaluations_wait_for_memory() {
     let world = World::default();
     let daemon = world.serve().await;
     // each full stop of the text is a step in the answer, so one answer has several MB
@@ -292,7 +292,7 @@ async fn honest_beside_hostile(time: Duration) -> (Duration, Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn honest_submissions_all_succeed_beside_hostile_callers() {
+async fn honest_submissions_all_succeed_under_hostile_load() {
     honest_beside_hostile(Duration::from_secs(5)).await;
 }
 

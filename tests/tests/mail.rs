@@ -121,7 +121,7 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
 }
 
 #[tokio::test]
-async fn mail_with_an_accepting_status_is_sent_whatever_the_answers_body() {
+async fn mail_with_an_accepting_status_is_sent_for_any_answer_body() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
     for reply in

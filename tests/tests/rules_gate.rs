@@ -72,7 +72,7 @@ async fn supported_verdict_is_delivered_and_the_log_has_both_gates() {
 }
 
 #[tokio::test]
-async fn unsupported_verdict_is_refused_with_its_evaluation_and_not_kept() {
+async fn unsupported_verdict_is_refused_with_its_evaluation_and_not_cached() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);

@@ -82,7 +82,7 @@ async fn another_tier_or_query_is_a_mismatch_and_not_judged() {
 }
 
 #[tokio::test]
-async fn refused_verdict_returns_the_decision_and_is_not_kept() {
+async fn refused_verdict_returns_the_decision_and_is_not_cached() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;

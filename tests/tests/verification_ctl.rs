@@ -82,7 +82,7 @@ async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
 }
 
 #[tokio::test]
-async fn review_is_shown_with_what_to_do_and_its_resolution_is_returned() {
+async fn review_is_shown_with_next_step_and_its_resolution_is_returned() {
     let world = World::default();
     let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 399}})).await;
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");

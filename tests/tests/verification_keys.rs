@@ -147,7 +147,7 @@ async fn adapter_with_an_unusable_public_key_is_not_registered() {
 }
 
 #[tokio::test]
-async fn added_key_counts_beside_the_old_one_until_the_old_one_is_removed() {
+async fn added_key_counts_with_the_old_one_until_the_old_one_is_removed() {
     let office = Office::start().await;
     let world = World::with_config(&format!("{LOCAL}[health]\ncircuit_breaker_enabled = false\n"));
     let daemon = world.serve().await;

@@ -155,7 +155,7 @@ async fn untrusted_source_has_no_effect_and_registered_deviation_is_reviewed() {
 }
 
 #[tokio::test]
-async fn kept_answer_of_a_dead_source_is_served_in_tolerance_over_a_restart() {
+async fn cached_answer_of_a_dead_source_is_used_in_tolerance_after_restart() {
     let office = Office::start().await;
     let world = World::with_config(LOCAL);
     let daemon = world.serve().await;

@@ -39,7 +39,7 @@ impl Clock {
     /// A clock that shows the value of `at`, for tests.
     #[cfg(test)]
     pub(crate) fn movable(at: Arc<std::sync::Mutex<Timestamp>>) -> Self {
-        Self::reading(move || *at.lock().expect("nobody panics holding it"))
+        Self::reading(move || *at.lock().expect("the lock is not poisoned"))
     }
 
     fn reading(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
@@ -106,7 +106,7 @@ mod tests {
         let at = Arc::new(Mutex::new(start));
         let clock = Clock::movable(Arc::clone(&at));
         let show = |seconds: i64| {
-            *at.lock().expect("nobody panics holding it") = start + SignedDuration::from_secs(seconds);
+            *at.lock().expect("the lock is not poisoned") = start + SignedDuration::from_secs(seconds);
             clock.now()
         };
         show(0);

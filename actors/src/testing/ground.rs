@@ -86,7 +86,7 @@ pub(crate) async fn ended(system: &System, begun: Begun) -> Run {
         Begun::Unchanged(run) => return *run,
     };
     loop {
-        let (run, _) = system.store.run(&run_id).expect("it is read").expect("it is there");
+        let (run, _) = system.store.run(&run_id).expect("it is read").expect("it exists");
         if run.state != RunState::Running {
             return run;
         }

@@ -53,7 +53,7 @@ fn agreeing_sources_are_returned_with_provenance_after_the_log_entry() {
         let record = &evidence[0].record;
         assert_eq!(record.verification_method, "controlled ingestion");
         let record_id = record.source_locator.strip_prefix("urn:oracled:record:").expect("a record's");
-        let chain = system.queries.provenance(record_id).await.expect("it is there");
+        let chain = system.queries.provenance(record_id).await.expect("it exists");
         assert_eq!(record.evidence_hash.as_ref(), Some(&chain.raw_hash));
         assert_eq!(record.source_version.as_deref(), Some("2020-04-14"));
         let told = events(&system, &envelope.execution_id);

@@ -24,22 +24,22 @@ pub(crate) struct Log {
     /// Only entries of this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Only entries of the verification of this execution id
+    /// Only entries of the verification with this execution id
     #[arg(long, value_name = "ID")]
     execution: Option<String>,
     /// Only entries caused by the request with this X-Request-Id
     #[arg(long, value_name = "ID")]
     request: Option<String>,
-    /// Only events of this name
+    /// Only entries of this event
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(EventKind::NAMES))]
     event: Option<String>,
-    /// Only entries since this time, such as 2026-11-20T10:00:00Z, or since this long ago, such as 90s, 15m, 2h, 7d
+    /// Only entries since a time (2026-11-20T10:00:00Z), or of the last period (90s, 15m, 2h, 7d)
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
-    /// Only entries with a higher number
+    /// Only entries after the entry with this number
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// Maximum number of entries: the newest 100, or with --since or --after up to 10000 from there on
+    /// Maximum number of entries [default: the newest 100; with --since or --after, the first 10000]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
 }

@@ -29,7 +29,7 @@ pub(crate) enum CtlError {
     #[error("no values are verified")]
     NotVerified,
     /// A decision has another result when it is computed again. Both were printed.
-    #[error("the decision has another result when it is made again")]
+    #[error("the logged decision cannot be reproduced")]
     NotReproduced,
     /// A probe failed. The cause was printed.
     #[error("the probe failed")]

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn without_place_removes_only_the_position() {
+    fn strip_position_removes_only_the_position() {
         for (told, left) in [
             ("expected ident at line 1 column 2", "expected ident"),
             ("unknown field ` at line 7`, at line 1 column 12", "unknown field ` at line 7`,"),

@@ -77,7 +77,7 @@ pub(crate) fn limit(asked: Option<u64>, for_programs: bool) -> usize {
     usize::try_from(rows).unwrap_or(usize::MAX)
 }
 
-/// Prints on standard error that more results exist, beside output for programs.
+/// Prints on standard error that more results exist, in addition to output for programs.
 pub(crate) fn left_out() {
     drop(writeln!(std::io::stderr(), "oraclectl: there are more results than -n allows; they are left out"));
 }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_json_is_the_same_json() {
+    fn escaped_json_is_the_same_json() {
         let text = serde_json::to_string("\u{9b}2J \u{202e} \u{e0041}").expect("it is text");
         let shown = harmless(&text);
         assert!(shown.is_ascii());

@@ -21,11 +21,11 @@ const DIFF_CONTEXT_LINES: usize = 3;
 
 /// Register documents: ontologies, sources, freshness policies, pipelines, adapters and workflows
 ///
-/// Documents are YAML or JSON; `---` separates several in one file. Their order does not matter. If one has a fault, none is
-/// registered. A document that is already registered is left unchanged.
+/// Documents are YAML or JSON; `---` separates several in one file. Their order does not matter. If one
+/// document is invalid, none is registered. Unchanged documents are not registered again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Apply {
-    /// File with documents, or folder whose .yaml, .yml and .json files have them; `-` reads standard input
+    /// File with documents, or folder with .yaml, .yml and .json files; `-` reads standard input
     #[arg(short, long = "file", value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
     /// Show what would change, and register nothing

@@ -27,7 +27,7 @@ pub(crate) struct Ingest {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     Run(upload::Run),
-    /// Let the daemon pull a payload, and show its run until the run ends
+    /// Pull a payload from its source, and show the progress of its run
     Pull {
         /// The pipeline
         pipeline_id: PipelineId,
@@ -39,7 +39,7 @@ enum Action {
     List {
         /// Only runs of this source
         oracle_id: Option<SourceId>,
-        /// Only runs after this one in the list, by its full id
+        /// Only runs after this run in the list; the full id is required
         #[arg(long, value_name = "RUN")]
         after: Option<Sha256Hex>,
         /// Maximum number of runs, 1 to 1000 [default: 100]
@@ -59,7 +59,7 @@ enum Action {
         /// The run's id, or 8 or more of its first digits
         run_id: String,
     },
-    /// Approve a held run despite its gates, and show it until it ends
+    /// Approve a held run despite its failed gates, and show its progress
     Approve {
         /// The run's id, or 8 or more of its first digits
         run_id: String,
@@ -78,7 +78,7 @@ enum Action {
         #[arg(long)]
         reason: String,
     },
-    /// Undo a completed run; questions with an earlier `known_at` still see it
+    /// Undo a completed run; queries with an earlier `--known-at` still return its records
     Undo {
         /// The run's id, or 8 or more of its first digits
         run_id: String,

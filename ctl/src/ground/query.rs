@@ -31,10 +31,10 @@ pub(crate) struct Query {
     /// Axes to show [default: all axes of the source]
     #[arg(long, value_delimiter = ',', value_name = "AXIS,AXIS")]
     axes: Vec<String>,
-    /// Point in time at which the records are valid: a day or a time
+    /// Only records that are valid at this day or time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
-    /// Point in time at which the records were known: a day or a time
+    /// Only data that was known at this day or time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
     /// Maximum number of records [default: 100, and all with --csv or --json]

@@ -22,7 +22,7 @@ pub(crate) struct Rejects {
     /// The run's id, or 8 or more of its first digits
     #[arg(value_name = "RUN")]
     run_id: String,
-    /// Only rejects by this rule
+    /// Only records that this rule rejected
     #[arg(long, value_parser = rule)]
     rule: Option<Rule>,
     /// Maximum number of rejects [default: 100, and all with --csv or --json]

@@ -22,16 +22,16 @@ pub(crate) struct Source {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Approve a source so that it answers; withdraw its deprecation
+    /// Approve a source, so that it answers queries; cancel its deprecation
     Approve {
         /// The source
         oracle_id: SourceId,
     },
-    /// Set the date after which a source no longer answers
+    /// Set the date after which a source no longer answers queries
     Deprecate {
         /// The source
         oracle_id: SourceId,
-        /// Date: a day such as 2027-03-01, or a time; at least 90 days ahead
+        /// A day such as 2027-03-01, or a time; at least 90 days from now
         #[arg(long, value_name = "DATE")]
         on: Moment,
     },
@@ -53,16 +53,19 @@ enum Action {
     },
     /// Compare the files, payloads and raw records of a source with their digests
     ///
-    /// The exit status is 1 after a fault. Ctrl-C stops the check. The daemon checks every source once a day.
+    /// The exit status is 1 if there is a fault. Ctrl-C stops the check. The daemon checks every source once
+    /// a day.
     Verify {
         /// The source
         oracle_id: SourceId,
     },
-    /// Remove the content of record versions that are no longer valid, and payloads that are then unused; keep provenance
+    /// Remove the values of record versions that are no longer valid, and payloads that become unused; keep
+    /// provenance
     Prune {
         /// The source
         oracle_id: SourceId,
-        /// Prune versions that ceased to be valid before this day or time [default: the retention time of the pipelines]
+        /// Prune versions whose validity ended before this day or time [default: the retention time of the
+        /// pipelines]
         #[arg(long, value_name = "DATE")]
         before: Option<Moment>,
     },
@@ -73,7 +76,7 @@ enum Action {
         /// The source
         oracle_id: SourceId,
     },
-    /// Print every version of every record with its provenance, one JSON line each
+    /// Print every version of every record with its provenance, as one JSON object per line
     Export {
         /// The source
         oracle_id: SourceId,
@@ -96,7 +99,7 @@ impl Source {
             Action::Invalidate { oracle_id, reason } => {
                 let reason = ReasonRequest { reason: reason.clone() };
                 let entry = post(options, &path(oracle_id, "/invalidate"), &reason).await?;
-                say(options, out, &entry, "counts as stale until its next version, or a confirmation")
+                say(options, out, &entry, "counts as stale until a new version or a confirmation")
             }
             Action::Confirm { oracle_id, reason } => {
                 let reason = ReasonRequest { reason: reason.clone() };

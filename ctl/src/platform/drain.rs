@@ -7,10 +7,10 @@ use hyper::Method;
 use oracled_api::base::service::DrainResponse;
 use std::io::Write;
 
-/// Reject new work before a stop, and start no scheduled pull
+/// Reject new work and pause scheduled pulls, for example before a restart
 #[derive(Debug, clap::Args)]
 pub(crate) struct Drain {
-    /// Accept new work again, and start scheduled pulls
+    /// Accept new work again, and resume scheduled pulls
     #[arg(long)]
     off: bool,
 }

@@ -9,7 +9,7 @@ use oracled_domain::verdict::health::CircuitAction;
 use oracled_domain::verdict::health::{HealthStatus, Status};
 use std::io::Write;
 
-/// Show the health of the oracles (model, mail service), or control one
+/// Show the health of the oracles (model, mail service, live sources), or control one
 #[derive(Debug, clap::Args)]
 pub(crate) struct Health {
     #[command(subcommand)]
@@ -18,12 +18,21 @@ pub(crate) struct Health {
 
 #[derive(Debug, clap::Subcommand)]
 enum Steering {
-    /// Open the circuit of an oracle: it is not called until the circuit is closed
-    Open { oracle_id: String },
+    /// Open the circuit of an oracle, so that the oracle is not called until the circuit is closed
+    Open {
+        /// The id of the oracle, as `oraclectl health` shows it
+        oracle_id: String,
+    },
     /// Close the circuit of an oracle and mark it healthy
-    Close { oracle_id: String },
+    Close {
+        /// The id of the oracle, as `oraclectl health` shows it
+        oracle_id: String,
+    },
     /// Probe an oracle now, even if its circuit is open; exit status 1 if the probe fails
-    Probe { oracle_id: String },
+    Probe {
+        /// The id of the oracle, as `oraclectl health` shows it
+        oracle_id: String,
+    },
 }
 
 impl Health {
@@ -105,7 +114,7 @@ mod tests {
     use oracled_domain::verdict::health::{self, HealthConfig, Outcome};
 
     #[test]
-    fn table_shows_a_requested_wait_beside_the_status() {
+    fn table_shows_a_requested_wait_with_the_status() {
         let at = "2026-11-20T10:00:00Z".parse().expect("a time");
         let mut model = health::Health::new("model".parse().expect("an id"), HealthConfig::default());
         model.note_quota_wait(at, std::time::Duration::from_secs(61));

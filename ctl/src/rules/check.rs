@@ -20,7 +20,7 @@ use std::path::PathBuf;
 /// Maximum number of complaints shown; the rest are counted.
 const COMPLAINTS_MAX: usize = 1_000;
 
-/// Check one text against facts, and show the violations
+/// Check a text against facts, and show the violations
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// The text; `-` reads standard input
@@ -30,11 +30,11 @@ pub(crate) struct Check {
     #[arg(long, value_name = "FILE", value_parser = regular_file(), required_unless_present = "facts_from")]
     facts: Option<PathBuf>,
 
-    /// Sources of facts: a list of {"query": …} and {"verify": …}, as in a request
+    /// Sources of facts: a list of {"query": …} and {"verify": …}, as in `facts_from` of a request
     #[arg(long, value_name = "FILE.json", value_parser = regular_file())]
     facts_from: Option<PathBuf>,
 
-    /// Only these rules, even if the profile lacks them
+    /// Rules to apply instead of the configured profile
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     rules: Option<Vec<RuleId>>,
 }

@@ -19,11 +19,12 @@ use tokio::time::timeout;
 
 const PATH: &str = "/v1/rules/evaluate:batch";
 
-/// Evaluate cases through the daemon, and show those without the expected result
+/// Evaluate test cases through the daemon, and show the cases with an unexpected result
 ///
-/// A case is an evaluation request with three more members that are not sent: `category` and `note` (text), and `want`
-/// (`{"verdict", "failed"?}`, where `failed` lists the rules that must fail). Without `want`, the expected verdict is PASS.
-/// A line that is not a case is reported, the others are still evaluated, and the exit status is 5.
+/// A case is an evaluation request that can have three more members, which are not sent: `category` and
+/// `note` (text), and `want` (`{"verdict", "failed"?}`, where `failed` lists the rules that must fail).
+/// Without `want`, the expected verdict is PASS. If a line is not a case, it is reported, the other lines are
+/// still evaluated, and the exit status is 5.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Eval {
     /// The cases, one `{"candidate_output", "facts", …}` object per line; `-` reads standard input

@@ -23,10 +23,11 @@ use oracled_domain::Payload;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
-/// Judge a corpus of real outputs offline, with the same code as the daemon
+/// Judge a corpus of model outputs without a daemon, with the same code
 ///
-/// Shows the approval rate by tier, a histogram of C around the threshold, the reasons, the frequency of each flag by place,
-/// and the single flags that decide. One invalid line stops the calibration; no line is left out silently.
+/// Shows the approval rate by tier, a histogram of the coherence score C, the reasons, the number of times
+/// that each flag occurs at each place, and the single flags that change a decision. An invalid line stops
+/// the calibration.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Calibrate {
     /// The corpus, one `{"tier", "raw", …}` object per line (other fields are ignored); `-` reads standard input

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Judge a verdict through the daemon; it is logged, and not delivered
+/// Check a verdict without delivering it; the check is logged
 #[derive(Debug, clap::Args)]
 pub(crate) struct Crosscheck {
     /// The model's text; `-` reads standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Tier to judge for: quick, full or strategy
+    /// Tier of the verdict: quick, full or strategy
     #[arg(long)]
     tier: Tier,
     /// Session id for the log

@@ -11,10 +11,10 @@ use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel};
 use oracled_domain::{DivergenceLevel, Label};
 use std::io::Write;
 
-/// Show how often each verdict was regenerated as which other: the first delivered verdict compared with the regenerated one
+/// Show how often regenerated verdicts differ from the delivered ones
 #[derive(Debug, clap::Args)]
 pub(crate) struct Divergence {
-    /// Only regenerations since this time, such as 2026-11-20T10:00:00Z, or since this long ago, such as 15m, 2h, 7d
+    /// Only regenerations since a time (2026-11-20T10:00:00Z), or of the last period (15m, 2h, 7d)
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
 }

@@ -11,14 +11,14 @@ use oracled_domain::MailId;
 use oracled_domain::verdict::mail::Standing;
 use std::io::Write;
 
-/// Show queued mails and dead letters, or control one
+/// Show queued mails and dead letters, or requeue or drop one
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Outbox {
     /// Only dead letters
     #[arg(long)]
     dead: bool,
-    /// Only mails after this one
+    /// Only mails after the mail with this id
     #[arg(long, value_name = "ID")]
     after: Option<MailId>,
     /// Maximum number of mails, up to 1000 [default: 100]

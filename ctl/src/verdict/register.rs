@@ -14,7 +14,7 @@ use std::io::Write;
 pub(crate) struct Register {
     /// Session id
     session_id: String,
-    /// Tier that was bought: quick, full or strategy
+    /// Tier that the customer bought: quick, full or strategy
     #[arg(long)]
     tier: Tier,
     /// Query of the customer
@@ -23,7 +23,7 @@ pub(crate) struct Register {
     /// Address of the customer, for mail
     #[arg(long, value_name = "ADDRESS")]
     customer_email: Option<String>,
-    /// Verdict that was delivered without oracled: GREEN, AMBER, RED or NULL
+    /// Verdict that you delivered without oracled: GREEN, AMBER, RED or NULL
     #[arg(long, value_name = "VERDICT")]
     original_verdict: Option<String>,
 }
@@ -45,7 +45,8 @@ impl Register {
         if options.json {
             return json(out, &known);
         }
-        let how = if answer.status == StatusCode::CREATED { "is registered" } else { "was known" };
+        let how =
+            if answer.status == StatusCode::CREATED { "is registered" } else { "is already registered" };
         let shown = [
             ("session", format!("{} {how}", known.session_id)),
             ("tier", known.tier.to_string()),

@@ -22,7 +22,7 @@ enum Verb {
         /// Session id
         session_id: String,
     },
-    /// Correct a session; omitted fields stay unchanged. Mail that is already queued keeps its address
+    /// Correct a session; omitted fields and mail that is already queued stay unchanged
     Correct {
         /// Session id
         session_id: String,
@@ -42,10 +42,10 @@ struct Corrections {
     /// Address of the customer
     #[arg(long, value_name = "ADDRESS")]
     customer_email: Option<String>,
-    /// Verdict that was delivered without oracled: GREEN, AMBER, RED or NULL
+    /// Verdict that you delivered without oracled: GREEN, AMBER, RED or NULL
     #[arg(long, value_name = "VERDICT")]
     original_verdict: Option<String>,
-    /// User id that owns the session from now on
+    /// User id of the new owner
     #[arg(long, value_name = "UID")]
     owner_uid: Option<u32>,
 }

@@ -19,10 +19,10 @@ use std::path::PathBuf;
 pub(crate) struct Submit {
     /// Session id
     session_id: String,
-    /// The model's text; `-` reads standard input. Without FILE the daemon requests the text from the model
+    /// The model's text; `-` reads standard input. Without FILE, the daemon requests a verdict from the model
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Tier that was bought: quick, full or strategy
+    /// Tier that the customer bought: quick, full or strategy
     #[arg(long)]
     tier: Tier,
     /// Query of the customer
@@ -34,7 +34,8 @@ pub(crate) struct Submit {
     /// Facts to check the verdict against, one per line; the verdict must also pass the rules
     #[arg(long, value_name = "FILE", value_parser = regular_file())]
     facts: Option<PathBuf>,
-    /// Sources of facts to check the verdict against: a list of {"query": …} and {"verify": …}, as in a request
+    /// Sources of facts to check the verdict against: a list of {"query": …} and {"verify": …}, as in
+    /// `facts_from` of a request
     #[arg(long, value_name = "FILE.json", value_parser = regular_file())]
     facts_from: Option<PathBuf>,
 }

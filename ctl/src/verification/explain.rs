@@ -11,10 +11,10 @@ use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::{Call, EnvelopeKind, Inputs, Stage, decide};
 use std::io::Write;
 
-/// Show a decision with its inputs, from the log only
+/// Show a logged decision with its inputs, and reproduce it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
-    /// The decision, by the execution id in its envelope
+    /// The execution id in the decision's envelope
     execution_id: String,
 }
 
@@ -84,7 +84,7 @@ fn when(inputs: &Inputs, kind: EnvelopeKind) -> String {
             "before any source was queried; their answers follow later"
         }
         Stage::First => "while the caller waited",
-        Stage::Delayed => "when no caller waited any longer",
+        Stage::Delayed => "after the caller stopped waiting",
     };
     let again = if inputs.reverified { ", after sources were queried again" } else { "" };
     format!("after {} ms, {who}{again}", inputs.elapsed_ms)

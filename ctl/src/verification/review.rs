@@ -22,7 +22,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// List, show and decide reviews: questions that the sources did not settle
+/// List, show and decide reviews of questions that the sources could not settle
 #[derive(Debug, clap::Args)]
 pub(crate) struct Review {
     #[command(subcommand)]
@@ -48,7 +48,7 @@ enum Action {
         /// The review
         review_id: String,
     },
-    /// Resolve a review: its values override all sources, as long as they are valid
+    /// Resolve a review: the given values override all sources until they expire
     Resolve {
         /// The review
         review_id: String,
@@ -59,7 +59,7 @@ enum Action {
         /// the axis's own definition
         #[arg(long = "definition", value_name = "AXIS=TEXT", value_parser = given)]
         definitions: Vec<Given>,
-        /// Confirm a value that no source and no claim has
+        /// Allow a value that no source and no claim has
         #[arg(long)]
         own_value: bool,
         /// The reason
@@ -69,7 +69,7 @@ enum Action {
         #[arg(long, value_name = "TIME", value_parser = duration)]
         valid_for: SignedDuration,
     },
-    /// Revoke the resolution of a review; the next question is decided again
+    /// Revoke the resolution of a review, so that the next verification decides again
     Revoke {
         /// The review
         review_id: String,
@@ -77,7 +77,7 @@ enum Action {
         #[arg(long)]
         reason: String,
     },
-    /// Dismiss reviews without a decision, for example settled disputes; the next question is decided again
+    /// Dismiss reviews without a decision, for example settled disputes; the next verification decides again
     Dismiss {
         /// The reviews
         #[arg(required = true, value_name = "REVIEW_ID")]

@@ -36,13 +36,13 @@ pub(crate) struct Verify {
     /// The name of the claimant
     #[arg(long, value_name = "NAME", requires = "claims")]
     by: Option<String>,
-    /// The claimant has confirmed the claim on request
+    /// Mark the claim as confirmed by the claimant
     #[arg(long, requires = "claims")]
     confirmed: bool,
     /// Point in time of the values: a day or a time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
-    /// Use only data that the daemon had ingested by then: a day or a time
+    /// Use only data that was ingested by this day or time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
     /// Wait for a pending decision

@@ -35,7 +35,7 @@ pub(super) async fn ingested(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     }
     Ok(vec![
         format!(
-            "World Bank, population: {} records of {}, {} of {}, which supersede {}",
+            "World Bank, population: {} records in release {}, {} in release {}; {} are superseded",
             text(&first, "/run/counts/records"),
             FIRST.0,
             text(&second, "/run/counts/records"),
@@ -57,13 +57,13 @@ pub(super) async fn traced(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     walk.check(&provenance, "/raw/raw_sha256", Sha256Hex::of(SECOND.1.as_bytes()).as_str())?;
     Ok(vec![
         format!(
-            "{} is in record {} of release {}",
+            "{} is from record {} of release {}",
             value(&now),
             walk.record_id,
             text(&provenance, "/source_version")
         ),
         format!(
-            "from bytes {offset} to {} of its payload: {raw} (SHA-256 {})",
+            "payload bytes {offset} to {}: {raw} (SHA-256 {})",
             offset + len,
             text(&provenance, "/raw_hash")
         ),
@@ -131,9 +131,9 @@ pub(super) async fn decided(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     };
     Ok(vec![
         format!("Serbia: {}, both sources agree", text(&agreed, "/axes/population/value")),
-        format!("Moldova: {} or {}: {}", stated(0), stated(1), text(&disputed, "/kind")),
+        format!("Moldova: {} or {}; kind: {}", stated(0), stated(1), text(&disputed, "/kind")),
         format!(
-            "the reviewer resolves it: {}, because it is {}",
+            "the reviewer chooses {}; reason: {}",
             text(&decided, "/axes/population/value"),
             text(&resolution, "/reason")
         ),
@@ -148,8 +148,8 @@ pub(super) async fn logged(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     let events = walk.events(&session).await?;
     let status = walk.control(Method::GET, "/v1/status", "", StatusCode::OK).await?;
     Ok(vec![
-        format!("{} entries; those of session {session}: {}", text(&status, "/entries"), events.join(", ")),
-        format!("{}, made again from its logged inputs, is the same decision", walk.execution_id),
+        format!("{} log entries; session {session} has {}", text(&status, "/entries"), events.join(", ")),
+        format!("decision {} is reproduced from its logged inputs", walk.execution_id),
     ])
 }
 

@@ -119,7 +119,7 @@ async fn generate(
 impl Recording {
     /// The error response while the server is set to fail.
     fn refusal(&self) -> Option<Response> {
-        let message = "the recorded model is down for a moment";
+        let message = "the recorded model is down for the demonstration";
         let down = self.down.load(Ordering::Relaxed);
         down.then(|| error(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message))
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_real_client_gets_what_was_recorded_one_after_the_other() {
+    async fn recorded_model_returns_its_answers_in_sequence() {
         let model = RecordedModel::start().await.expect("it starts");
         let [first, again] = RECORDED.map(|text| Ok(text.to_owned()));
         for said in [&first, &again, &first] {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_answers_nothing_that_was_not_recorded() {
+    async fn recorded_model_rejects_prompts_without_recorded_answer() {
         let model = RecordedModel::start().await.expect("it starts");
         for (tier, query) in [(Tier::Quick, QUERY), (Tier::Full, "Sell honey?")] {
             let refused = asked(&model, tier, query).await;
@@ -194,9 +194,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_it_is_down_it_neither_answers_nor_can_be_probed() {
+    async fn recorded_model_fails_calls_and_probes_while_down() {
         let model = RecordedModel::start().await.expect("it starts");
-        probed(&model).await.expect("it is there");
+        probed(&model).await.expect("it exists");
         model.set_down(true);
         assert_eq!(probed(&model).await.map_err(|failure| failure.kind), Err(Kind::Status(503)));
         let down = asked(&model, Tier::Full, QUERY).await;

@@ -12,13 +12,14 @@ use std::path::Path;
 
 /// Number of retries of a failed call to the recorded model: enough to show retries.
 const MAX_RETRIES: u32 = 1;
-/// Time that its circuit stays open, in seconds: long enough to be seen, and short enough for a walk.
+/// Time that the recorded model's circuit stays open, in seconds: long enough to be seen, short enough for a
+/// walk.
 const RESET_SECONDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
 /// The model of the walk.
 #[derive(Debug)]
 pub(super) enum Model {
-    /// No model is configured, so a recording answers.
+    /// A recording, because no model is configured.
     Recorded {
         model: RecordedModel,
         /// Whether the walk has an outage. If `health` is configured, an outage could take too long.
@@ -39,7 +40,7 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    /// Starts the substitutes for what is not configured, and adds them to `config`. Files are created in `dir`.
+    /// Starts a substitute for each missing upstream system, and adds it to `config`. Creates files in `dir`.
     pub(super) async fn start(config: &mut Config, flags: &Flags, dir: &Path) -> anyhow::Result<Self> {
         let somebody = Upstreams::of(config, &Clock::system(), flags.allow_cleartext)?.model.is_some();
         let model = match (somebody, config.model == ModelConfig::default()) {
@@ -64,13 +65,13 @@ impl Outside {
                 "a recording of a real model; set GEMINI_API_KEY for Google's model"
             }
             Model::Recorded { has_outage: false, .. } => {
-                "a recording of a real model; `health` is configured, so the walk has no outage"
+                "a recording of a real model; no outage is shown, because `health` is configured"
             }
-            Model::Configured => "as configured: its answers are shown and not checked, without an outage",
-            Model::Missing => "none, or without a key, as configured: no verdict is generated",
+            Model::Configured => "as configured; answers are shown but not checked, and no outage is shown",
+            Model::Missing => "none, because no model or no key is configured; no verdict is generated",
         };
         let mail = self.mailbox.as_ref().map_or_else(
-            || "as configured; whether a mail arrives is not checked".into(),
+            || "as configured; the arrival of mail is not checked".into(),
             |mailbox| format!("files in {}", mailbox.dir().display()),
         );
         [model.to_owned(), mail]

@@ -126,7 +126,7 @@ pub(super) async fn outage(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     Ok(vec![
         error,
         format!(
-            "circuit open after {failures} failures, closed after a probe; then: {}",
+            "circuit open after {failures} failures, closed after a probe; next answer: {}",
             summary(&generated)
         ),
     ])

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Time limit for a change that only needs time.
+/// Time limit for a change that happens without a further request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -36,13 +36,14 @@ pub(super) struct Walk<'w> {
     /// The record and the decision that the commands to try show.
     pub(super) record_id: String,
     pub(super) execution_id: String,
-    /// Numbers of chapters.
+    /// Number of chapters, by result.
     pub(super) passed: usize,
     pub(super) unchecked: usize,
     pub(super) failed: usize,
     routes: Client,
     control: Client,
-    /// The number of the log's last entry before the walk. With it, several walks over one store have different ids.
+    /// The number of the last log entry before the walk. Ids contain it, so that several walks can use one
+    /// store.
     before: u64,
     is_verbose: bool,
     is_colored: bool,
@@ -194,7 +195,7 @@ impl<'w> Walk<'w> {
             }
             sleep(PAUSE).await;
         }
-        bail!("no mail {id} has arrived within {PATIENCE:?}")
+        bail!("mail {id} did not arrive within {PATIENCE:?}")
     }
 
     /// Fails if the value at a JSON pointer of a response is not as expected.

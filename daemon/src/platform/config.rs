@@ -48,7 +48,7 @@ const SOCKET_PATH_MAX_BYTES: usize = 107;
 /// `oracled serve --config FILE` reads a file. The default is `oracled.toml` in systemd's configuration directory, else in
 /// `$XDG_CONFIG_HOME/oracled/`, if it exists. A key in a table is written `table.key` here. Its variable is `ORACLED_`, the
 /// table, two underscores and the key: `ORACLED_LIMITS__BODY_BYTES`. `oracled check-config` prints the resulting
-/// configuration, or its errors.
+/// configuration, or its first error.
 ///
 /// An unknown key, a wrong type and a value out of range are errors. An unknown variable is an error if it looks like a key:
 /// its name differs from a key's in at most two letters, or the part before its first `__` is a table or a key. Other
@@ -84,24 +84,25 @@ pub struct Config {
     /// the routes' socket.
     #[schema(value_type = String)]
     pub control_socket: PathBuf,
-    /// Mode of the routes' socket: 3 or 4 octal digits, from `0600` on. It applies if the daemon binds the socket, and not
-    /// systemd.
+    /// Mode of the routes' socket: 3 or 4 octal digits, from `0600` on. It has no effect if systemd
+    /// binds the socket.
     pub socket_mode: String,
-    /// Group of the routes' socket, by name. The default is the daemon's own group. It applies if the daemon binds the
-    /// socket, and not systemd.
+    /// Group of the routes' socket, by name. The default is the daemon's own group. It has no effect if
+    /// systemd binds the socket.
     pub socket_group: Option<String>,
     /// Mode of the administrators' socket, as for `socket_mode`. A mode that lets others write is an error. `0660` with
     /// `control_socket_group` lets that group control the daemon.
     pub control_socket_mode: String,
     /// Group of the administrators' socket, as for `socket_group`. The default is the daemon's own group.
     pub control_socket_group: Option<String>,
-    /// Format of the service log: `text`, which is journald's own fields if systemd runs the daemon, or `json`, one object
-    /// a line.
+    /// Format of the service log: `text` or `json`, one object per line. If systemd runs the daemon, `text`
+    /// is written as fields of journald.
     pub log_format: LogFormat,
     /// Level of the service log: `error`, `warn`, `info`, `debug`, `trace`, or tracing's filter directives. A reload
     /// applies it.
     pub log_level: String,
-    /// Contact for customers with a question about a rejected verdict. Without it, answers have none.
+    /// Contact for customers with a question about a rejected verdict. If it is not set, answers have no
+    /// contact.
     pub contact: Option<String>,
     /// Limits of requests and connections.
     pub limits: Limits,
@@ -129,8 +130,8 @@ pub struct Config {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// How members of a verdict that its tier does not have are handled; they are not judged. `strip` removes them before
-    /// delivery, `refuse` rejects the verdict, and `deliver` delivers them.
+    /// Effect of members that a verdict's tier does not define and that are not judged. `strip` removes them
+    /// before delivery, `refuse` rejects the verdict, and `deliver` delivers them.
     pub unexpected_fields: UnexpectedFields,
 }
 
@@ -176,10 +177,12 @@ pub struct Limits {
     /// Maximum length of a session id.
     #[schema(minimum = 1, maximum = 255)]
     pub session_id_chars: usize,
-    /// Maximum length of all headers of a request together. More than twice that ends the connection with a bare 431.
+    /// Maximum length of all headers of a request together. A request that exceeds twice this limit gets 431
+    /// without a problem document, and its connection ends.
     #[schema(minimum = 1024, maximum = 262_144)]
     pub header_bytes: usize,
-    /// Maximum number of headers of a request. More than twice that ends the connection with a bare 431.
+    /// Maximum number of headers of a request. A request that exceeds twice this limit gets 431 without a
+    /// problem document, and its connection ends.
     #[schema(minimum = 8, maximum = 1000)]
     pub headers: usize,
     /// Maximum number of connections to the routes' socket. A further one gets 503, or is closed at once while 32 such

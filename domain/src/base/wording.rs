@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_rewords_messages_that_name_rust_types() {
+    fn serde_error_that_names_rust_types_is_reworded() {
         for (told, plain_words) in [
             (
                 "invalid type: string \"x\", expected struct Axis at line 1 column 59",
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_keeps_other_messages() {
+    fn serde_error_without_type_names_is_kept() {
         for told in [
             "invalid type: string \"a, expected u64\", expected a day",
             "unknown field `a, expected i32`, expected `b` or `c`",

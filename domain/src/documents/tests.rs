@@ -25,7 +25,7 @@ fn document_is_read_with_and_without_kind_and_schema() {
 }
 
 #[test]
-fn document_is_refused_with_an_unknown_member_a_list_or_another_kind() {
+fn document_is_rejected_with_unknown_member_list_or_other_kind() {
     let read = |json: Json| AnyDocument::read(DocumentKind::FreshnessPolicy, json);
     assert!(read(with(policy(), "kinds", "freshness_policy")).is_err());
     assert!(read(json!(["un-wpp", {}, 60, "fail_closed", []])).is_err());

@@ -21,10 +21,10 @@ pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on
     you have questions, reply to this email and we will provide clarification.";
 /// The notice with a regenerated verdict whose original is not known, or may not exist.
 pub const UNKNOWN_NOTICE: &str = "NOTE: This verdict was generated when it was read. No earlier verdict is on record here. \
-    If you received one before, that one stands, and this one may differ from it.";
+    If you received a verdict earlier, that earlier verdict applies, and this one may differ from it.";
 /// The notice with a regenerated verdict that was made with another prompt or other settings than the original.
 pub const CHANGED_NOTICE: &str = "NOTE: This verdict was generated again, and not in exactly the same way as the first one. \
-    The first one stands, and this one may differ from it.";
+    The first verdict applies, and this one may differ from it.";
 /// The rate of divergent regenerations above which the cause is the model's infrastructure (seed: REGEN-GAP-06).
 pub const VARIANCE_THRESHOLD: f64 = 0.05;
 /// The number of latest regenerations that are compared.

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn examination_refuses_verdict_if_a_rule_fails_to_run() {
+    fn examination_rejects_verdict_if_a_rule_fails_to_run() {
         let mut check = Check { facts: vec!["a sound and simple plan".into()], ..Check::default() };
         let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
         examined(Tier::Quick, verdict, &check).outcome.expect("it is supported");

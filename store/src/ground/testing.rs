@@ -187,7 +187,7 @@ impl World {
     }
 
     pub(super) fn view(&self) -> Arc<SourceView> {
-        self.store().view(&oracle_id()).expect("it can be read").expect("it is there")
+        self.store().view(&oracle_id()).expect("it can be read").expect("it exists")
     }
 
     pub(super) fn release(&self, reading: &Reading) -> Release {
@@ -372,7 +372,7 @@ impl World {
 
     /// The names of the sorted files.
     pub(super) fn file_names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.dir.path().join("ground/facts")).expect("it is there");
+        let entries = std::fs::read_dir(self.dir.path().join("ground/facts")).expect("it exists");
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
             entry.expect("an entry").file_name().to_string_lossy().into_owned()
         };

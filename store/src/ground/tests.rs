@@ -104,7 +104,7 @@ fn equal_duplicates_collapse_and_different_ones_are_all_rejected() {
     let run = world.store().runs().unwrap().remove(0);
     let rejects = world.store().rejects(&run, None, 10).unwrap();
     assert_eq!(rejects.iter().map(|reject| reject.position).collect::<Vec<_>>(), [1, 4, 5]);
-    let reason = "3 records bear one key and do not all say the same: 1, 4, 5";
+    let reason = "3 records have the same key and different values: 1, 4, 5";
     assert!(rejects.iter().all(|reject| reject.rejection.reason == reason), "{rejects:?}");
     let page = world.store().rejects(&run, Some(1), 1).unwrap();
     assert_eq!(page, rejects[1..2]);
@@ -247,7 +247,7 @@ fn missing_or_flipped_file_is_named_and_affects_no_other_source() {
         fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[byte], at).unwrap();
         world.reopen();
         let read = world.store().view(&oracle_id()).and_then(|view| {
-            let view = view.expect("it is there");
+            let view = view.expect("it exists");
             view.records(&[], Bound::Unbounded)?.collect::<Result<Vec<_>, _>>()
         });
         let error = read.expect_err("a bit is wrong");

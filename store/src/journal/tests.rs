@@ -132,7 +132,7 @@ fn committed_records_are_readable_after_reopening() {
     );
     assert_eq!(whole_log(&store), before);
     assert_eq!(before.iter().map(|line| line.seq).collect::<Vec<_>>(), (1..=8).collect::<Vec<_>>());
-    let (delivery, revision) = store.verdict(&id(3)).expect("it is read").expect("it is there");
+    let (delivery, revision) = store.verdict(&id(3)).expect("it is read").expect("it exists");
     assert_eq!((delivery.query.as_str(), revision), ("Question 3?", 8));
     assert_eq!(
         store.session(&id(3)).expect("it is read").map(|(session, _)| session.query),
@@ -161,7 +161,7 @@ fn removing_a_verdict_keeps_its_session() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..2);
-    let (delivery, revision) = store.verdict(&id(0)).expect("it is read").expect("it is there");
+    let (delivery, revision) = store.verdict(&id(0)).expect("it is read").expect("it exists");
     let purged = Event::new(
         at(9),
         id(0),
@@ -210,7 +210,7 @@ fn row_of_a_megabyte_is_stored_only_in_the_synced_file() {
     drop((journal, store));
     let (_, store) = open(dir.path());
     for n in 0..20 {
-        let (delivery, _) = store.verdict(&id(n)).expect("it is read").expect("it is there");
+        let (delivery, _) = store.verdict(&id(n)).expect("it is read").expect("it exists");
         assert!(delivery.approved.verdict().get().len() > 1_000_000 - n, "all of it");
     }
     store.audit_all().expect("nothing is missing");
@@ -985,7 +985,7 @@ fn verdict_that_lost_a_chunk_can_be_removed_and_its_session_is_read() {
     let (mut journal, store) = open(dir.path());
     assert!(store.session(&id(0)).expect("it is read").is_some());
     assert!(matches!(store.verdict(&id(0)), Err(StoreError::Corrupt { .. })));
-    let (sha256, revision) = store.verdict_for_removal(&id(0)).expect("it is read").expect("it is there");
+    let (sha256, revision) = store.verdict_for_removal(&id(0)).expect("it is read").expect("it exists");
     assert_eq!(sha256, None);
     let purge = Record {
         expect: vec![Expect { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
@@ -1025,13 +1025,13 @@ fn read_during_a_replacement_never_returns_an_older_revision() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..1);
-    let (session, _) = store.session(&id(0)).expect("it is read").expect("it is there");
+    let (session, _) = store.session(&id(0)).expect("it is read").expect("it exists");
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut reads, mut newest) = (0, 0);
             while !done.load(Ordering::Relaxed) {
-                let (_, revision) = store.session(&id(0)).expect("it is read").expect("it is there");
+                let (_, revision) = store.session(&id(0)).expect("it is read").expect("it exists");
                 assert!(revision >= newest, "never an older one after a newer one");
                 (reads, newest) = (reads + 1, revision);
             }
@@ -1138,10 +1138,10 @@ fn verdict_whose_text_was_changed_on_disk_is_an_error() {
     let (key, mut value) = db
         .scan_prefix([b"z", id(1).as_str().as_bytes()].concat())
         .next()
-        .expect("it is there")
+        .expect("it exists")
         .expect("it is read");
     let summary = value.windows(5).position(|bytes| bytes == b"ssss\"").expect("it has a summary");
-    value.get_mut(summary..summary + 4).expect("it is there").copy_from_slice(b"sstt");
+    value.get_mut(summary..summary + 4).expect("it exists").copy_from_slice(b"sstt");
     db.insert(key, value).expect("it is written");
     db.flush().expect("it is flushed");
     drop(db);
@@ -1162,7 +1162,7 @@ fn wrong_snapshot_is_removed_although_the_database_is_locked_at_first() {
     fill(&mut open(dir.path()).0, 0..50);
     drop(open(dir.path()));
     fs::write(snapshot(dir.path()), "").expect("it is written");
-    let database = File::open(dir.path().join("store/db")).expect("it is there");
+    let database = File::open(dir.path().join("store/db")).expect("it exists");
     database.lock().expect("it is free in the end");
     let owner = thread::spawn(move || {
         // long enough that an opening begins to wait
@@ -1178,7 +1178,7 @@ fn state_directory_in_use_is_locked_although_its_database_is_closed() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
     // like another process that is reopening its database
-    let state = File::open(dir.path()).expect("it is there");
+    let state = File::open(dir.path()).expect("it exists");
     state.lock().expect("it is free in the end");
     assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
     drop(state);

@@ -272,7 +272,7 @@ fn second_of_two_concurrent_reviews_of_a_subject_is_stale() {
     let outcomes = journal.commit(&[open("v-1", None), open("v-2", None)]).expect("the disk takes it");
     assert_eq!(outcomes.last(), Some(&Err(Refused::Stale(RowKey::Subject(key.clone())))));
     assert_eq!(store.review("v-2").expect("read"), None);
-    let (_, revision) = store.subject(&key).expect("read").expect("it is there");
+    let (_, revision) = store.subject(&key).expect("read").expect("it exists");
     commit(&mut journal, open("v-2", Some(revision)));
     for row in [
         RowKey::Document(DocumentKind::Workflow, "intake".into()),
@@ -341,12 +341,12 @@ fn dismissed_review_is_not_open_and_keeps_its_reason() {
     assert_eq!((journal.counts().reviews, journal.counts().open_reviews), (2, 1));
     drop((journal, store));
     let (_, store) = open(dir.path());
-    assert_eq!(store.review("v-1").expect("read").expect("it is there").0, state);
+    assert_eq!(store.review("v-1").expect("read").expect("it exists").0, state);
     store.audit_all().expect("nothing is missing");
 }
 
 #[test]
-fn kept_answers_are_paged_with_their_revisions() {
+fn cached_answers_are_paged_with_their_revisions() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let mut revisions = std::collections::HashMap::new();

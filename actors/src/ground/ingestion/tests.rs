@@ -23,7 +23,7 @@ pub(crate) const NEW: &str = "Country Name,Country Code,Year,Value\n\
 /// The records that are valid at a time, as `id=population`.
 fn valid(system: &System, at: &str) -> Vec<String> {
     let oracle_id = "world-bank-population".parse().expect("an id");
-    let view = system.store.view(&oracle_id).expect("it opens").expect("it is there");
+    let view = system.store.view(&oracle_id).expect("it opens").expect("it exists");
     let at = format!("{at}T00:00:00Z").parse().expect("a time");
     let records = view.records(&[], Bound::Unbounded).expect("they are read");
     let found =
@@ -205,7 +205,7 @@ fn invalidation_is_ended_only_by_a_newer_release() {
             .await
             .expect("it is noted");
         let invalidated_at =
-            || system.store.source(&oracle_id).expect("it is read").expect("it is there").0.stale_since();
+            || system.store.source(&oracle_id).expect("it is read").expect("it exists").0.stale_since();
         time.turn(1);
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
         assert!(invalidated_at().is_some());

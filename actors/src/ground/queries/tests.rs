@@ -152,7 +152,7 @@ fn pages_continue_after_an_ingestion_between_them() {
 fn stale_data_is_served_as_the_policy_requires() {
     with_world(|World { system, .. }| async move {
         two_releases(&system).await;
-        let view = system.store.view(&source()).expect("it opens").expect("it is there");
+        let view = system.store.view(&source()).expect("it opens").expect("it exists");
         let mut policy = policy_of(&view.state, &view.ontology);
         for (behavior, served, warned) in [
             (StaleBehavior::ServeStaleSilent, true, 0),
@@ -215,7 +215,7 @@ fn record_is_found_by_its_id_in_every_standing() {
         let old = asked(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response;
         let mut standings = Vec::new();
         for record in &old.records {
-            let record = system.queries.record(&record.record_id).await.expect("it is there");
+            let record = system.queries.record(&record.record_id).await.expect("it exists");
             standings.push((record.record.source_record_id, record.standing));
         }
         let wanted = [
@@ -226,24 +226,24 @@ fn record_is_found_by_its_id_in_every_standing() {
         assert_eq!(standings, wanted.map(|(id, standing)| (id.to_owned(), standing)));
         let provenance = old.provenance.expect("it was asked for");
         for (record, chain) in old.records.iter().zip(&provenance) {
-            let now = system.queries.provenance(&record.record_id).await.expect("it is there");
+            let now = system.queries.provenance(&record.record_id).await.expect("it exists");
             // an answer about an earlier time does not see the later release that ended the record
             assert_eq!((chain.valid_until, &chain.superseded_by), (None, &None));
             let (valid_until, superseded_by) = (now.valid_until, now.superseded_by.clone());
             assert_eq!(now, ProvenanceRecord { valid_until, superseded_by, ..chain.clone() });
             let archive =
                 system.store.files().archive(&chain.oracle_id, &chain.raw.raw_sha256).expect("it is kept");
-            let raw = archive.slice(chain.raw.offset, chain.raw.len.into()).expect("it is there");
+            let raw = archive.slice(chain.raw.offset, chain.raw.len.into()).expect("it exists");
             assert_eq!(oracled_domain::Sha256Hex::of(&raw), chain.raw_hash);
         }
         // the second release has the same record of 1961 as the first
         let run_id =
-            &system.store.view(&source()).expect("it opens").expect("it is there").state.completed[1].run_id;
+            &system.store.view(&source()).expect("it opens").expect("it exists").state.completed[1].run_id;
         let same = system
             .queries
             .record(&oracled_domain::ground::run::record_id(run_id, 1))
             .await
-            .expect("it is there");
+            .expect("it exists");
         assert_eq!(same.same_as.as_deref(), old.records.get(1).map(|record| record.record_id.as_str()));
         for unknown in ["", "x", "0123456789abcdef-0", &oracled_domain::ground::run::record_id(run_id, 9)] {
             assert!(

@@ -60,7 +60,7 @@ fn running_run_counts_as_records_of_the_source() {
         assert_eq!(failed.state, RunState::Failed);
         let more = |ontology: &mut Json| ontology["axes"].as_array_mut().expect("a list").swap(2, 3);
         assert!(registered_by(&system, "2", more).await.is_ok(), "it has ended");
-        let (run, revision) = system.store.run(&failed.run_id).expect("it is read").expect("it is there");
+        let (run, revision) = system.store.run(&failed.run_id).expect("it is read").expect("it exists");
         let goes_on = Run { state: RunState::Running, ..run };
         let run = Box::new(goes_on.clone());
         let entry = RunEntry { run, peer: Some(PEER) };

@@ -84,7 +84,7 @@ fn guardian_gives_up_with_a_reason_after_too_many_panics() {
 }
 
 #[test]
-fn full_door_rejects_a_message_at_once() {
+fn full_actor_queue_rejects_a_message_at_once() {
     actix_rt::System::new().block_on(async {
         let (door, _reason) = hire(2);
         let narrow = Door::new(door.addr(), 0, Arc::new(Vitals::new("narrow", Clock::system())));

@@ -65,7 +65,7 @@ fn requested_facts_follow_given_facts_in_order_with_their_origin() {
         );
         for origin in check.facts_from.iter().flat_map(|source| &source.origins) {
             let Origin::Record(record) = &origin.origin else { panic!("{origin:?}") };
-            let chain = system.queries.provenance(&record.record_id).await.expect("it is there");
+            let chain = system.queries.provenance(&record.record_id).await.expect("it exists");
             assert_eq!((&chain.raw_hash, &chain.source_version), (&record.raw_hash, &record.source_version));
         }
     });
@@ -136,7 +136,7 @@ fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
         for (behavior, passes) in
             [(StaleBehavior::ServeStaleSilent, true), (StaleBehavior::FailClosed, false)]
         {
-            let view = system.store.view(&source()).expect("it opens").expect("it is there");
+            let view = system.store.view(&source()).expect("it opens").expect("it exists");
             let mut policy = policy_of(&view.state, &view.ontology);
             policy.default_max_age_seconds = 60;
             policy.default_stale_behavior = behavior;

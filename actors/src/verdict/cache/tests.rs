@@ -26,7 +26,7 @@ fn second_read_of_a_verdict_is_served_from_memory() {
             .expect("it is judged");
         let read =
             || async { system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads") };
-        let (first, second) = (read().await.expect("it is there"), read().await.expect("it is there"));
+        let (first, second) = (read().await.expect("it exists"), read().await.expect("it exists"));
         assert!(Arc::ptr_eq(&first, &second), "the second comes from memory");
         assert!(system.cache.ask(Read(id("cs_2"))).await.expect("it answers").expect("it reads").is_none());
         let counted = |found| system.metrics.cache_reads.get_or_create(found).get();
@@ -43,13 +43,7 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
             .await
             .expect("it answers")
             .expect("it is judged");
-        system
-            .cache
-            .ask(Read(id("cs_1")))
-            .await
-            .expect("it answers")
-            .expect("it reads")
-            .expect("it is there");
+        system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads").expect("it exists");
         let purge = || system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER });
         assert!(purge().await.expect("it answers").expect("it is committed"));
         assert!(!purge().await.expect("it answers").expect("nothing is left"));
@@ -59,8 +53,7 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
         let outcome =
             system.crosscheck.ask(Judge(judge("cs_1", GOOD, GatePath::Submit))).await.expect("it answers");
         assert!(matches!(outcome, Ok(SubmissionOutcome::Stored(_))), "{outcome:?}");
-        let (session, revision) =
-            system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        let (session, revision) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
         assert_eq!(
             (session.original.map(|first| first.verdict_label), revision),
             (Some(Label::Green), 2),
@@ -212,7 +205,7 @@ fn regenerated_verdict_is_compared_with_the_unchanged_original() {
                 level.into_str()
             );
             assert!(document.contains(&said), "{document}");
-            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
             assert_eq!(session.original.map(|original| original.verdict_label), Some(first));
             let notices = logged(&system.store).iter().filter(|event| *event == "mail_queued").count() - 1;
             assert_eq!(notices, usize::from(level == Significant), "one mail brought the first verdict");
@@ -235,7 +228,7 @@ fn regeneration_without_an_original_skips_comparison_and_mail() {
             events,
             ["session_registered", "tmm_crosscheck", "verdict_cached", "regen_divergence_check"]
         );
-        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
         assert!(session.original.is_none(), "a regenerated verdict is not the first one");
     });
 }
@@ -274,7 +267,7 @@ fn first_verdict_of_a_registered_session_is_stored_and_mailed() {
         register(&system, None, address()).await;
         let outcome = judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
         assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "{outcome:?}");
-        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
         assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Green));
         assert_eq!(session.customer_email, address());
         assert!(logged(&system.store).contains(&"mail_queued".to_owned()));
@@ -298,7 +291,7 @@ async fn find(system: &System, email: Option<Email>) -> Known {
 
 /// The cached verdict of the session, as a document.
 fn cached(system: &System) -> serde_json::Value {
-    let (delivery, _) = system.store.verdict(&id("cs_1")).expect("it is read").expect("it is there");
+    let (delivery, _) = system.store.verdict(&id("cs_1")).expect("it is read").expect("it exists");
     serde_json::to_value(delivery).expect("it is plain data")
 }
 
@@ -309,13 +302,13 @@ fn verdict_read_before_its_delivery_is_delivered_and_mailed_once() {
         regenerated(&system, None, Label::Red).await;
         assert_eq!(cached(&system)["regen"], true);
         for _ in 0..2 {
-            let Known::Cached(known) = find(&system, address()).await else { panic!("it is there") };
+            let Known::Cached(known) = find(&system, address()).await else { panic!("it exists") };
             let document: serde_json::Value = serde_json::from_slice(&known.body).expect("it is JSON");
             assert_eq!((&document["regen"], &document["notice"]), (&false.into(), &serde_json::Value::Null));
             let read = system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads");
-            assert_eq!(read.expect("it is there").body, known.body, "the verdict in memory is removed");
+            assert_eq!(read.expect("it exists").body, known.body, "the verdict in memory is removed");
         }
-        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
         assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Red));
         assert_eq!(session.customer_email, address());
         let mails = logged(&system.store).iter().filter(|event| *event == "mail_queued").count();
@@ -352,7 +345,7 @@ fn registered_original_verdict_does_not_suppress_the_first_mail() {
                 .expect("it is read")
                 .expect("it is in the outbox");
             assert_eq!(mail.standing.kind, MailKind::Verdict);
-            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
             assert_eq!(session.original, Some(Original::told(label)), "the original stays authoritative");
 
             // the second delivery of the session is not mailed

@@ -185,8 +185,7 @@ fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
         let told = system.crosscheck.ask(Judge(message)).await.expect("it answers");
         assert!(matches!(told, Ok(SubmissionOutcome::Stored(_))), "{told:?}");
         assert_eq!(logged(&system.store), ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
-        let (session, revision) =
-            system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        let (session, revision) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
         assert_eq!((session.check, revision), (check, 3));
     });
 }

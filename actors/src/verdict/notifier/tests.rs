@@ -384,7 +384,7 @@ fn outage_of_the_mail_service_for_an_hour_loses_no_mail() {
 }
 
 #[test]
-fn service_without_a_probe_gets_mail_again_once_it_answers() {
+fn mail_service_without_probe_gets_mail_after_it_recovers() {
     with_service(Mood::Fails, |world, hand, service| async move {
         for n in 0..3 {
             world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
@@ -493,7 +493,7 @@ fn mail_queued_before_a_restart_is_sent_after_it() {
 }
 
 #[test]
-fn rest_settles_attempts_in_flight_and_starts_no_more() {
+fn stop_sending_settles_attempts_in_flight_and_starts_no_more() {
     with_service(Mood::Hangs, |world, hand, service| async move {
         for n in 0..9 {
             world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;

@@ -242,7 +242,7 @@ fn order(query: &str) -> Submission {
 }
 
 #[test]
-fn equal_orders_share_a_call_and_other_orders_are_a_conflict() {
+fn equal_requests_share_a_call_and_other_requests_are_a_conflict() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         let orders =
@@ -257,7 +257,7 @@ fn equal_orders_share_a_call_and_other_orders_are_a_conflict() {
 }
 
 #[test]
-fn order_is_not_answered_with_the_refusal_of_another_uid() {
+fn request_is_not_answered_with_the_rejection_of_another_uid() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         let by = |uid, order: Submission| {
@@ -292,7 +292,7 @@ fn order_is_not_answered_with_the_refusal_of_another_uid() {
 }
 
 #[test]
-fn another_order_is_not_answered_with_the_refusal_of_the_first() {
+fn second_request_is_not_answered_with_the_rejection_of_the_first() {
     let refused = Ok(r#"{"verdict":"GREEN","summary":" "}"#.to_owned());
     let says = Mutex::new([refused, verdict(Label::Green)].into());
     let model = Arc::new(MadeUp { says, held: Some(Notify::new()), ..MadeUp::default() });
@@ -306,7 +306,7 @@ fn another_order_is_not_answered_with_the_refusal_of_the_first() {
 }
 
 #[test]
-fn read_during_an_order_shares_its_verdict_and_orders_have_no_rate_limit() {
+fn read_during_a_generation_shares_its_verdict_without_rate_limit() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         let orders = [(Some(order("Sell honey?")), id("cs_1")), (None, id("cs_1"))];
@@ -356,7 +356,7 @@ fn rate_limit_is_reported_before_an_open_circuit() {
 }
 
 #[test]
-fn rest_waits_for_flights_in_progress() {
+fn await_generations_waits_for_those_in_progress() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         world.system.regen.ask(Rest).await.expect("nothing is on its way");
@@ -532,7 +532,7 @@ fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
 }
 
 #[test]
-fn flight_survives_a_panic_of_its_actor() {
+fn generation_survives_a_panic_of_its_actor() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;

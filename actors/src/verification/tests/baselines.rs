@@ -255,7 +255,7 @@ fn deviation_that_is_ingested_twice_remains_a_deviation() {
 }
 
 #[test]
-fn useless_kept_answers_are_removed_and_logged() {
+fn useless_cached_answers_are_removed_and_logged() {
     with_scene(
         |_| {},
         async |scene: Scene| {

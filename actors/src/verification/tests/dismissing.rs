@@ -63,7 +63,7 @@ fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
         assert!(dismissed.resolved.is_none() && !dismissed.is_open(), "{dismissed:?}");
         let word = dismissed.dismissed.as_ref().expect("it is");
         assert_eq!((&*word.reason, &*word.verifier_id), ("seen on paper", "7"));
-        assert_eq!(system.store.review(&first).expect("it is read").expect("it is there").0, dismissed);
+        assert_eq!(system.store.review(&first).expect("it is read").expect("it exists").0, dismissed);
         assert_eq!(open(system), [""; 0]);
         let told = events(system, &first);
         assert_eq!(told[told.len() - 2..], ["review_opened", "review_dismissed"]);
@@ -142,7 +142,7 @@ fn simultaneous_resolution_and_dismissal_have_one_winner() {
             let other = actix_rt::spawn(async move { dismiss(&its_system, &its_id, "healed").await });
             let resolved = resolve(&system, &review_id).await;
             let dismissed = other.await.expect("it is answered");
-            let state = system.store.review(&review_id).expect("it is read").expect("it is there").0;
+            let state = system.store.review(&review_id).expect("it is read").expect("it exists").0;
             let stands = (state.resolved.is_some(), state.dismissed.is_some());
             assert_eq!(stands, (resolved.is_ok(), dismissed.is_ok()));
             assert_ne!(stands.0, stands.1, "{resolved:?} {dismissed:?}");

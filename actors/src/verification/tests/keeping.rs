@@ -111,7 +111,7 @@ fn issue_time_of_a_past_answer_is_guarded_after_the_answer_is_gone() {
             twenty(system).await;
             let last = system.clock.now();
             let past = KeptKey::of(&source_id("live"), &thing("ABW"), Some(last));
-            let (row, _) = system.store.kept(&past).expect("it is read").expect("it is there");
+            let (row, _) = system.store.kept(&past).expect("it is read").expect("it exists");
             assert_eq!((row.candidate, row.issued_at), (None, Some(last)));
             // the upkeep has run meanwhile
             after_s(3700).await;
@@ -140,7 +140,7 @@ fn too_long_answer_counts_but_is_not_cached_and_removes_the_older_one() {
 
             adapter(system, "live", issued()).await;
             verified(system).await;
-            let (row, _) = system.store.kept(&key("ABW")).expect("it is read").expect("it is there");
+            let (row, _) = system.store.kept(&key("ABW")).expect("it is read").expect("it exists");
             assert_eq!((row.candidate, row.issued_at), (None, Some(system.clock.now())));
         },
     );

@@ -180,7 +180,7 @@ fn workflow_with_short_timeouts_does_not_open_the_circuit() {
 }
 
 #[test]
-fn kept_answer_is_served_with_its_time_and_a_warning_within_tolerance() {
+fn cached_answer_is_served_with_time_and_warning_within_tolerance() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -234,7 +234,7 @@ fn kept_answer_is_served_with_its_time_and_a_warning_within_tolerance() {
 }
 
 #[test]
-fn kept_answer_is_served_when_the_request_ends_before_the_source_answers() {
+fn cached_answer_is_served_when_the_request_ends_before_the_source() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -254,7 +254,7 @@ fn kept_answer_is_served_when_the_request_ends_before_the_source_answers() {
 }
 
 #[test]
-fn kept_answer_of_a_replaced_adapter_is_not_served() {
+fn cached_answer_of_a_replaced_adapter_is_not_served() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -362,8 +362,7 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
 
 /// Declares the earlier statements of a source stale.
 async fn invalidation_count(system: &System, oracle_id: &str) {
-    let (mut state, _) =
-        system.store.source(&source_id(oracle_id)).expect("it is read").expect("it is there");
+    let (mut state, _) = system.store.source(&source_id(oracle_id)).expect("it is read").expect("it exists");
     state = state.invalidated(system.clock.now());
     written(system, oracled_store::Write::PutSource(Arc::new(state))).await;
 }
@@ -464,7 +463,7 @@ fn asks_again() -> Json {
 }
 
 #[test]
-fn conflicting_sources_are_asked_once_more_within_the_same_budget() {
+fn conflicting_sources_are_queried_once_more_within_the_same_budget() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -520,7 +519,7 @@ fn repeated_query_bypasses_the_cache() {
 }
 
 #[test]
-fn expired_answer_is_requested_again_within_its_cache_time() {
+fn expired_answer_is_queried_again_within_its_cache_time() {
     const STALE_BY_ITSELF: Act = Act::at_once(Says::Changed("54208", |candidate| {
         candidate.observed_at -= SignedDuration::from_secs(61);
     }));

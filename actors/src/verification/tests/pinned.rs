@@ -48,7 +48,7 @@ fn check(name: &str, envelope: &Envelope) {
     let digests = [&envelope.sha256, &envelope.inputs_sha256];
     let told = digests.iter().fold(told, |told, digest| told.replace(digest.as_str(), "...")) + "\n";
     let path = format!("{}/src/verification/tests/envelopes/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let pinned = fs::read_to_string(&path).expect("it is there");
+    let pinned = fs::read_to_string(&path).expect("it exists");
     assert!(told == pinned, "{path} contains another envelope than this one:\n{told}");
 }
 

@@ -95,7 +95,7 @@ async fn verified_and_rebuilt(system: &System) -> Arc<Envelope> {
 }
 
 #[test]
-fn lie_of_a_registered_source_is_never_returned_or_hidden() {
+fn false_answer_of_a_registered_source_is_never_returned_or_hidden() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -227,7 +227,7 @@ fn deviating_source_is_reviewed_each_time_and_keeps_its_baseline() {
 }
 
 #[test]
-fn replayed_old_answer_does_not_replace_the_kept_one() {
+fn replayed_old_answer_does_not_replace_the_cached_one() {
     let old = Says::Changed("54208", |candidate| candidate.observed_at -= SignedDuration::from_hours(24));
     with_scene(
         |_| {},

@@ -14,7 +14,7 @@ fn at(time: &str) -> Timestamp {
 }
 
 #[test]
-fn verification_record_describes_the_latest_release_that_says_so() {
+fn verification_record_describes_the_latest_confirming_release() {
     with_world(async |World { system, .. }: World| {
         source(&system, "office", json!({})).await;
         says(&system, "office", "2020-04-14", &[SAME]).await;
@@ -27,7 +27,7 @@ fn verification_record_describes_the_latest_release_that_says_so() {
         assert_eq!(evidence.observed_at, at("2023-05-04T00:00:00Z"), "the publisher's date");
         // the record names the artifact whose hash, run and times it contains
         let record_id = record.source_locator.strip_prefix("urn:oracled:record:").expect("a record's");
-        let chain = system.queries.provenance(record_id).await.expect("it is there");
+        let chain = system.queries.provenance(record_id).await.expect("it exists");
         assert_eq!(record.evidence_hash.as_ref(), Some(&chain.raw_hash));
         assert_eq!(record.source_version.as_deref(), Some(chain.source_version.as_str()));
         assert_eq!(record.retrieved_at, chain.ingested_at);
@@ -126,7 +126,7 @@ fn unverified_answer_is_among_the_candidates_and_in_the_review() {
             let always = json!({"conflict_resolution": {"always_human_axes": ["population"]}});
             workflow(system, &["archive", "scraper"], always).await;
             let review_id = verified(system).await.review_id.clone().expect("a person decides");
-            let (state, _) = system.store.review(&review_id).expect("it is read").expect("it is there");
+            let (state, _) = system.store.review(&review_id).expect("it is read").expect("it exists");
             assert_eq!(state.review.candidates.len(), 2, "{state:?}");
         },
     );

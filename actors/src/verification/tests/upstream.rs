@@ -256,7 +256,7 @@ pub(crate) fn kept_at(system: &System, area: &str) -> Option<Timestamp> {
 
 /// Caches an answer as if the source had given it.
 pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
-    let adapter = system.store.registered::<Adapter>("live").expect("it is read").expect("it is there").0;
+    let adapter = system.store.registered::<Adapter>("live").expect("it is read").expect("it exists").0;
     let adapter_sha256 = adapter.sha256;
     let candidate = Some(candidate);
     let kept = KeptAnswer {

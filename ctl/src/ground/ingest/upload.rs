@@ -23,7 +23,7 @@ use tokio::time::timeout;
 /// Size of the pieces in which a payload is read and sent, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Upload a payload and show its run until it ends; Ctrl-C leaves the run running
+/// Upload a payload and show the progress of its run; Ctrl-C does not stop the run
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
     /// The pipeline
@@ -37,7 +37,7 @@ pub(crate) struct Run {
     /// Release date of the version: a day such as 2026-11-20, or a time
     #[arg(long, value_name = "DATE")]
     released_at: Moment,
-    /// Replace what was read as this version before, even if the payload or the release time differs
+    /// Replace the records of this version, even if the payload or the release time differs
     #[arg(long)]
     replace: bool,
     /// Do not wait for the end of the run

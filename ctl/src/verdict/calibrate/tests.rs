@@ -156,7 +156,7 @@ fn field_names_from_a_model_are_escaped_on_the_terminal() {
 }
 
 #[test]
-fn number_of_kept_places_is_bounded() {
+fn number_of_stored_flag_places_is_bounded() {
     let mut report = Report::new("-".into());
     for n in 0..300 {
         let raw = json!({"verdict": "GREEN", "summary": SOUND, format!("field{n}"): 1}).to_string();

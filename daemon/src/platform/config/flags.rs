@@ -27,9 +27,9 @@ pub struct Flags {
     /// Format of the service log
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// Allow a model's key, a mail server's password, mail, or the credential of a source to cross a network in clear text
+    /// Allow keys, passwords, credentials and mail to cross a network in clear text
     ///
-    /// Each start logs a warning. Without this flag, such a configuration is an error.
+    /// With this flag, each start logs a warning. Without it, such a configuration is an error.
     #[arg(long)]
     pub allow_cleartext: bool,
 }

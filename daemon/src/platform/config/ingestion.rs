@@ -107,8 +107,9 @@ pub enum Proof {
 ///
 /// A document, of a pipeline or an adapter, names the kind of authentication; the configuration has the credential and its
 /// `origin`. A credential is sent only to its `origin` (scheme, host and port), and only by `https` or to a numeric address
-/// within `ingestion.allow_local`. `--allow-cleartext` removes the second condition, except for a certificate, which always
-/// needs `https`. The second condition and that flag also apply to an endpoint with a key in its query.
+/// within `ingestion.allow_local`. `--allow-cleartext` removes the second condition, except for a
+/// certificate, which always requires `https`. The second condition and the flag also apply to an endpoint
+/// with a key in its query.
 ///
 /// A pipeline with an endpoint of another origin is rejected. A pipeline whose credential is not configured yet is
 /// registered, but cannot be pulled. Secrets are read at the start.
@@ -299,8 +300,8 @@ pub struct Ingestion {
     /// Maximum number of runs in progress.
     #[schema(minimum = 1, maximum = 64)]
     pub runs_at_once: usize,
-    /// Time that a query waits for fresh data, if its source's policy requires that; at least 1 s less than
-    /// `limits.request_s`. 0 is no wait.
+    /// Time that a query waits for fresh data, if its source's policy requires this; at least 1 s less than
+    /// `limits.request_s`. With 0, a query does not wait.
     pub refresh_s: u64,
     /// The credential of each pipeline, by its `pipeline_id`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

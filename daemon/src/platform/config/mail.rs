@@ -88,8 +88,8 @@ pub struct Mail {
     pub from: Option<String>,
     /// The subject of mails.
     pub subject: String,
-    /// File with the user's password. systemd's credential `oracled_smtp-password` overrides it. It overrides the variable
-    /// `SMTP_PASSWORD`.
+    /// File with the user's password. systemd's credential `oracled_smtp-password` overrides this file. The
+    /// file overrides the variable `SMTP_PASSWORD`.
     #[schema(value_type = Option<String>)]
     pub password_file: Option<PathBuf>,
     /// Time limit of an attempt.

@@ -50,11 +50,12 @@ pub struct Model {
     pub version: String,
     /// Name of the model. It must be set for `openai`.
     pub name: String,
-    /// File with the API key. systemd's credential `oracled_gemini-api-key` or `oracled_openai-api-key` overrides it. It
-    /// overrides the variable `GEMINI_API_KEY` or `OPENAI_API_KEY`. Without a key, `gemini` acts as `none`.
+    /// File with the API key. systemd's credential `oracled_gemini-api-key` or `oracled_openai-api-key`
+    /// overrides this file. The file overrides the variable `GEMINI_API_KEY` or `OPENAI_API_KEY`. Without a
+    /// key, `gemini` acts as `none`.
     #[schema(value_type = Option<String>)]
     pub api_key_file: Option<PathBuf>,
-    /// Whether a server with OpenAI's API gets `top_k`. OpenAI's own server rejects it.
+    /// Whether requests to a server with OpenAI's API contain `top_k`. OpenAI's own server rejects `top_k`.
     pub send_top_k: bool,
     /// Temperature for a first verdict. A lost verdict is always regenerated with the default.
     #[schema(minimum = 0, maximum = 2)]

@@ -44,11 +44,11 @@ impl From<Profile> for Vec<String> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// The rules that apply if a request names none, in this order; in a variable separated by commas. The default is the
-    /// seven published rules.
+    /// The rules that apply if a request names no rules, in this order; in a variable separated by
+    /// commas. The default is the seven published rules.
     #[schema(value_type = Vec<String>)]
     pub profile: Profile,
-    /// Maximum number of unsupported claims if a request sets none, or sets `CONFIG:UNSUPPORTED_MAX`.
+    /// Maximum number of unsupported claims, if a request sets no number or sets `CONFIG:UNSUPPORTED_MAX`.
     #[schema(minimum = 0, maximum = 1_000_000)]
     pub unsupported_max: u64,
     /// Memory for compiled fact sets.

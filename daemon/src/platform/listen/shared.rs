@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_that_closed_is_gone() {
+    async fn client_that_closed_counts_as_disconnected() {
         let (stream, client) = UnixStream::pair().expect("a pair");
         let shared = SharedStream::new(stream);
         drop(client);

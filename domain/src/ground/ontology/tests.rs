@@ -98,7 +98,7 @@ fn group_axis_has_a_path_for_each_key() {
 }
 
 #[test]
-fn version_keeps_another_if_records_keep_their_meaning() {
+fn version_is_compatible_if_records_keep_their_meaning() {
     let read = |axes: &Json| {
         let document = json!({ "ontology_id": "things", "version": "1", "axes": axes });
         let ontology = serde_json::from_value::<Ontology>(document).unwrap();

@@ -158,7 +158,7 @@ fn correction_without_interval_still_corrects() {
 }
 
 #[test]
-fn statement_without_interval_reports_what_ended_it() {
+fn statement_without_interval_reports_its_end() {
     let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
     let became = |statements: &[Statement], index| known(&releases).became(statements, index);
     assert_eq!(became(&[until(from(3, 9, 7), 8)], 0), Some(Became::Ended(End::Expired)));
@@ -287,7 +287,7 @@ fn snapshot_with_unidentified_rejects_withdraws_nothing() {
 }
 
 #[test]
-fn undo_takes_a_run_back_from_its_commit_on() {
+fn undo_removes_a_run_from_its_commit_on() {
     let mut runs = releases(&[("1", 1, true), ("2", 2, true), ("2", 2, true), ("2", 2, true)]);
     let statements = [said(1, 7), said(2, 8)];
     (runs[2].undoes, runs[3].undoes) = (Some(2), Some(3));
@@ -572,7 +572,7 @@ proptest! {
     }
 
     #[test]
-    fn knowledge_at_a_time_equals_a_store_with_the_runs_up_to_then(history in history(true)) {
+    fn known_at_equals_a_store_with_the_runs_up_to_then(history in history(true)) {
         for run in 0..=history.releases.len() {
             let then = Knowledge::new(&history.releases, known_at(ingested(u32::try_from(run).expect("it is small"))));
             let first = known(&history.releases[..run]);
@@ -598,10 +598,10 @@ proptest! {
             earlier.iter().map(|version| {
                 let index = |place: usize| history.statements.iter().position(|said| *said == told[place]);
                 let ended_by = match version.ended_by {
-                    End::Superseded(by) => End::Superseded(index(by).expect("it is there")),
+                    End::Superseded(by) => End::Superseded(index(by).expect("it exists")),
                     end => end,
                 };
-                plain(&Version { statement: index(version.statement).expect("it is there"), ended_by, ..*version })
+                plain(&Version { statement: index(version.statement).expect("it exists"), ended_by, ..*version })
             }).collect::<Vec<_>>()
         );
     }

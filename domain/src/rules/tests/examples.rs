@@ -49,7 +49,7 @@ fn documented_units_and_abbreviations_match_the_rules() {
             format!("| {} |", row.join(" | "))
         });
         let rows: Vec<String> = rows.collect();
-        let head = "| unit | as it stands | in any case | prefixes |\n| --- | --- | --- | --- |";
+        let head = "| unit | case-sensitive | any case | prefixes |\n| --- | --- | --- | --- |";
         format!("{head}\n{}", rows.join("\n"))
     };
     let prefixes = quantity::PREFIXES
@@ -57,7 +57,7 @@ fn documented_units_and_abbreviations_match_the_rules() {
         .join("\n");
     let prefixes = format!("| prefix | word | power of ten |\n| --- | --- | --- |\n{prefixes}");
     let abbreviations = format!(
-        "| no sentence ends behind | |\n| --- | --- |\n| these | {} |\n| these, before a digit | {} |",
+        "| no sentence ends after | |\n| --- | --- |\n| always | {} |\n| before a digit | {} |",
         listed(&sentences::ABBREVIATIONS),
         listed(&sentences::BEFORE_DIGITS)
     );

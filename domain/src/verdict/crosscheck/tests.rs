@@ -416,7 +416,7 @@ proptest! {
 }
 
 #[test]
-fn unexpected_members_are_stripped_refused_or_delivered() {
+fn unexpected_members_are_stripped_rejected_or_delivered() {
     let text = r#"{"verdict":"GREEN", "x":1, "summary":"A sound and simple plan."}"#;
     let stripped = r#"{"verdict":"GREEN", "summary":"A sound and simple plan."}"#;
     for (unexpected, delivered) in [

@@ -553,7 +553,7 @@ proptest! {
 }
 
 #[test]
-fn permanent_refusals_are_shown_and_open_no_circuit() {
+fn permanent_rejection_is_shown_and_opens_no_circuit() {
     let mut health = fresh();
     for second in 0..10 {
         assert_eq!(call(&mut health, second, Outcome::Refusal("no such key".into())), None);
@@ -569,7 +569,7 @@ fn permanent_refusals_are_shown_and_open_no_circuit() {
 }
 
 #[test]
-fn quota_wait_refuses_calls_until_it_is_over_or_the_circuit_is_closed() {
+fn quota_wait_blocks_calls_until_over_or_circuit_closed() {
     let mut health = fresh();
     health.note_quota_wait(at(0), Duration::from_secs(61));
     health.note_quota_wait(at(1), Duration::from_secs(5));

@@ -145,7 +145,7 @@ fn mail_reads_back_with_verdict_judged_again() {
 }
 
 #[test]
-fn refusal_with_disguised_address_keeps_only_its_codes() {
+fn rejection_with_disguised_address_keeps_only_its_codes() {
     let address = "Customer.One@example.org";
     for form in [
         "customer.one at example.org",

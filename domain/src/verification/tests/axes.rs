@@ -38,7 +38,7 @@ fn is_valid(workflow: &Workflow) -> Result<(), String> {
 }
 
 #[test]
-fn settled_axis_carries_its_value_beside_an_escalated_one() {
+fn settled_axis_has_its_value_with_another_axis_escalated() {
     let envelope = told(&contradiction(json!({}), json!({})));
     assert_eq!((&envelope["kind"], &envelope["status"]), (&json!("human_review"), &json!("unverified")));
     let (dose, inr) = (&envelope["axes"]["dose"], &envelope["axes"]["inr"]);
@@ -49,7 +49,7 @@ fn settled_axis_carries_its_value_beside_an_escalated_one() {
 }
 
 #[test]
-fn settled_axis_carries_its_value_beside_a_disputed_one() {
+fn settled_axis_has_its_value_with_another_axis_disputed() {
     let config = json!({"conflict_resolution": {"same_tier_strategy": "dispute_summary"}});
     let envelope = told(&contradiction(config, json!({})));
     assert_eq!(envelope["kind"], "dispute_summary");
@@ -58,7 +58,7 @@ fn settled_axis_carries_its_value_beside_a_disputed_one() {
 }
 
 #[test]
-fn missing_source_blocks_only_the_axes_it_was_asked_for() {
+fn missing_source_blocks_only_the_axes_requested_from_it() {
     let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
@@ -75,7 +75,7 @@ fn missing_source_blocks_only_the_axes_it_was_asked_for() {
 }
 
 #[test]
-fn ambiguous_source_leaves_other_axes_alone() {
+fn ambiguous_source_does_not_affect_other_axes() {
     let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({}));
     let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
     answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
@@ -100,7 +100,7 @@ fn every_axis_of_an_unverified_workflow_is_narrative() {
 }
 
 #[test]
-fn narrative_axis_beside_a_graver_one_has_a_disclaimer() {
+fn narrative_axis_with_a_graver_axis_has_a_disclaimer() {
     let settings = json!({"oracle_latency": {"on_timeout": "FAIL_OPEN_NARRATIVE"}});
     let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], settings);
     let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
@@ -115,7 +115,7 @@ fn narrative_axis_beside_a_graver_one_has_a_disclaimer() {
 }
 
 #[test]
-fn full_queue_blocks_only_the_axes_for_a_person() {
+fn full_queue_blocks_only_the_axes_for_a_reviewer() {
     let mut inputs = contradiction(json!({}), json!({}));
     inputs.queue_is_full = true;
     let envelope = told(&inputs);
@@ -152,7 +152,7 @@ fn most_recent_compares_the_publishers_date() {
 }
 
 #[test]
-fn degraded_tier_shows_among_the_candidates() {
+fn degraded_tier_is_shown_in_candidate_outcome() {
     let mut inputs = on_dose(json!({}), &[(Primary, "10"), (CrossDomain, "12")]);
     let freshness = &mut answer_of(&mut inputs, "lab-a").freshness[0];
     (freshness.stale, freshness.stale_behavior) = (true, StaleBehavior::DegradeTier);
@@ -173,7 +173,7 @@ fn review_shows_the_tier_at_which_an_answer_counted() {
 }
 
 #[test]
-fn review_over_a_spent_budget_names_every_source_and_its_last_answer() {
+fn review_after_exceeded_budget_has_every_source_and_last_answer() {
     let settings = json!({"authority_latency": {"authority_latency_budget_ms": 2000,
         "enforcement_mode": "INLINE", "on_timeout_behavior": "ESCALATE"}});
     let mut inputs = inputs(workflow(&["dose"], &["lab-a"], settings), &["dose"], json!({}));
@@ -239,7 +239,7 @@ fn thresholds_of_an_axis_replace_those_of_the_workflow() {
 }
 
 #[test]
-fn thresholds_that_cannot_apply_are_refused() {
+fn thresholds_that_cannot_apply_are_rejected() {
     let refused = |config: Json, says: &str| {
         let settings = json!({"conflict_resolution": config});
         let refused = is_valid(&workflow(&["dose", "status"], &["lab-a", "lab-b"], settings));
@@ -261,7 +261,7 @@ fn numbers_agree_within_the_relative_tolerance_of_their_axis() {
     let ontology: crate::ground::ontology::Ontology = serde_json::from_value(document).expect("an ontology");
     ontology.validate().expect("it can be used");
     let mut inputs = on_dose(json!({}), &[(Primary, "1000"), (Primary, "1010")]);
-    *axis_of(&mut inputs, "dose") = ontology.axis("dose").expect("it is there").clone();
+    *axis_of(&mut inputs, "dose") = ontology.axis("dose").expect("it exists").clone();
     let envelope = told(&inputs);
     assert_eq!((&envelope["axes"]["dose"]["basis"], &envelope["steps"]), (&json!("agreement"), &json!([])));
     answers(&mut inputs, "lab-b", Primary, &[("dose", "1011")]);
@@ -290,7 +290,7 @@ fn threshold_counts_even_where_values_agree_within_a_tolerance() {
 }
 
 #[test]
-fn settlement_over_inverted_inputs_carries_a_warning() {
+fn settlement_of_inverted_inputs_has_a_warning() {
     let average = json!({"default_strategy": "weighted_average"});
     let warns = |inputs: &Inputs| {
         let envelope = told(inputs);
@@ -333,7 +333,7 @@ fn too_few_sources_block_an_axis() {
 }
 
 #[test]
-fn min_sources_beyond_the_sources_of_an_axis_is_refused() {
+fn min_sources_beyond_the_sources_of_an_axis_is_rejected() {
     let of = |min: u32| is_valid(&workflow(&["dose"], &["lab-a", "lab-b"], json!({"min_sources": min})));
     assert_eq!(of(2), Ok(()));
     for min in [0, 3] {

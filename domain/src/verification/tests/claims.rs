@@ -38,7 +38,7 @@ fn claims_of_one_value_share_a_review_across_claimants() {
 }
 
 #[test]
-fn claim_beside_a_dispute_of_sources_opens_no_review_of_its_own() {
+fn claim_in_a_dispute_of_sources_opens_no_separate_review() {
     let first = review(&question(1, "12", json!({})));
     assert!(!first.of_claim);
     for number in 2..5 {

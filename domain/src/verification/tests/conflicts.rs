@@ -285,7 +285,7 @@ fn envelope_reports_deviation_only_for_requested_axes() {
 }
 
 #[test]
-fn oracle_is_asked_for_the_compared_axes_that_it_provides() {
+fn oracle_is_queried_for_the_compared_axes_that_it_provides() {
     let provided: Vec<_> = ["patient", "day", "dose", "inr", "values.*.amount"].map(str::to_owned).into();
     assert_eq!(partial(json!({}), &["dose"]).paths_for(&provided), ["dose"]);
     assert_eq!(partial(json!({"granularity": "oracle"}), &["dose"]).paths_for(&provided), ["dose", "inr"]);

@@ -48,7 +48,7 @@ fn missing_unverified_oracle_does_not_affect_the_decision() {
 }
 
 #[test]
-fn oracle_without_the_record_or_not_asked_leaves_the_decision_to_others() {
+fn oracle_without_record_or_query_does_not_affect_the_decision() {
     for reply in [Reply::NoRecord, Reply::NotAsked { cause: "it is deprecated".into() }] {
         let envelope = decide(&with_second(Primary, reply));
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{:?}", envelope.warnings);
@@ -99,7 +99,7 @@ fn entity_that_is_not_identified_requires_specification() {
 }
 
 #[test]
-fn kept_answer_is_not_read_if_the_workflow_does_not_serve_it() {
+fn cached_answer_is_not_used_if_the_workflow_does_not_serve_it() {
     let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
     let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
     second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
@@ -120,7 +120,7 @@ fn circuit_held_open_by_an_administrator_has_no_retry_delay() {
 }
 
 #[test]
-fn failure_unrelated_to_time_is_not_covered_by_narrative_or_kept_answer() {
+fn failure_other_than_timeout_has_no_narrative_or_cached_answer() {
     for on_timeout in [
         json!({"on_timeout": "FAIL_OPEN_NARRATIVE"}),
         json!({"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}),
@@ -158,7 +158,7 @@ type Spoilt = (&'static str, fn(&mut Inputs));
 
 /// Poisoned answers, from any oracle.
 #[test]
-fn answer_to_another_question_or_with_a_bad_signature_is_refused() {
+fn answer_for_other_question_or_with_invalid_signature_is_rejected() {
     let spoil: [Spoilt; 5] = [
         ("its answer is rejected (identity): it is about another entity than the requested one", |inputs| {
             let other = Value::Text("p-2".into());
@@ -219,7 +219,7 @@ fn envelope_without_values_contains_none_anywhere() {
 }
 
 #[test]
-fn value_that_an_oracle_was_not_asked_for_is_ignored() {
+fn value_that_was_not_requested_from_the_oracle_is_ignored() {
     let mut inputs = answered_by_one();
     inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").axes = vec!["inr".into()];
     let envelope = decide(&inputs);

@@ -61,7 +61,7 @@ fn review_has_the_open_axes_and_its_resolution_settles_them() {
 }
 
 #[test]
-fn lock_holds_only_for_its_question_and_while_it_is_valid() {
+fn lock_applies_only_to_its_question_and_while_it_is_valid() {
     let plain = disagreement(json!({}));
     let spoil: [fn(&mut HumanLock); 6] = [
         |lock| lock.workflow_id = "other".parse().expect("an id"),
@@ -81,7 +81,7 @@ fn lock_holds_only_for_its_question_and_while_it_is_valid() {
 }
 
 #[test]
-fn lock_holds_although_the_clock_was_set_back_since() {
+fn lock_applies_after_the_clock_was_set_back() {
     let mut inputs = disagreement(json!({}));
     inputs.locks = locks(&inputs);
     for lock in &mut inputs.locks {

@@ -37,7 +37,7 @@ fn hold(cases: impl Iterator<Item = Case>, mentioned: &mut [u64]) -> u64 {
 }
 
 #[test]
-fn table_of_sources_times_and_people_matches_the_rules() {
+fn decision_table_matches_the_rules() {
     let mut mentioned = vec![0; RULES.len()];
     let cases = sources_and_times().chain(times_and_budgets()).chain(claims_and_people());
     let count = hold(cases, &mut mentioned);

@@ -250,7 +250,7 @@ fn workflow_with_an_unknown_field_is_rejected() {
         ["", "/conflict_resolution", "/conflict_resolution/scope", "/oracle_latency", "/authority_latency"]
     {
         let mut document = plain.clone();
-        document.pointer_mut(place).expect("it is there")["strategie"] = json!(1);
+        document.pointer_mut(place).expect("it exists")["strategie"] = json!(1);
         let error = serde_json::from_value::<Workflow>(document).expect_err(place);
         assert!(error.to_string().contains("strategie"), "{error}");
     }

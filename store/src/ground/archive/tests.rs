@@ -90,7 +90,7 @@ proptest! {
     fn open_detects_a_truncated_payload(size in 0..2 * FRAME_BYTES, place in any::<prop::sample::Index>()) {
         let (dir, archived) = archive(&table(size), FRAME_BYTES);
         let file = OpenOptions::new().write(true).open(path(dir.path(), &archived.sha256)).expect("it opens");
-        let len = file.metadata().expect("it is there").len();
+        let len = file.metadata().expect("it exists").len();
         file.set_len(place.index(len as usize) as u64).expect("it is cut");
         damage(open(&dir, &archived).expect_err("it is cut"));
     }

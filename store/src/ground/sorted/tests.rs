@@ -161,7 +161,7 @@ proptest! {
     #[test]
     fn open_detects_a_truncated_file(rows in rows(), place in any::<prop::sample::Index>()) {
         let (_dir, path, _) = written(&rows);
-        let len = fs::metadata(&path).expect("it is there").len();
+        let len = fs::metadata(&path).expect("it exists").len();
         let file = OpenOptions::new().write(true).open(&path).expect("it opens");
         file.set_len(place.index(len as usize) as u64).expect("it is cut");
         damage(open(&path).expect_err("it is cut"));

@@ -101,11 +101,8 @@ impl Group {
         let run = self.first.time.run;
         let known = || std::iter::once(&self.first).chain(&self.held);
         let named: Vec<_> = known().take(NAMED_MAX).map(|member| member.position.to_string()).collect();
-        let reason = format!(
-            "{} records bear one key and do not all say the same: {}",
-            self.members,
-            named.join(", ")
-        );
+        let reason =
+            format!("{} records have the same key and different values: {}", self.members, named.join(", "));
         let rejection = Rejection::new(Rule::DuplicateKey, None, &reason);
         known().try_for_each(|member| reject(rejected(member, &rejection)))?;
         let Some(rest) = self.rest else { return Ok(()) };

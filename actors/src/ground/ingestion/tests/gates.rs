@@ -38,7 +38,7 @@ async fn all(system: &System, known_at: Option<Timestamp>) -> QueryAnswer {
 
 fn state(system: &System) -> oracled_store::ground::state::SourceState {
     let oracle_id = "world-bank-population".parse().expect("an id");
-    system.store.source(&oracle_id).expect("it is read").expect("it is there").0
+    system.store.source(&oracle_id).expect("it is read").expect("it exists").0
 }
 
 async fn approve(system: &System, run: &Run) -> Result<Run, IngestionError> {
@@ -213,7 +213,7 @@ fn undo_hides_a_run_only_from_later_questions() {
         let feed = system.queries.changes(None, None, 1000).await.expect("it is read");
         assert_eq!(feed.changes.iter().filter(|change| change.kind == ChangeKind::Undone).count(), 98);
         let record_id = with_it.records[0].record_id.clone();
-        let record = system.queries.record(&record_id).await.expect("it is there");
+        let record = system.queries.record(&record_id).await.expect("it exists");
         assert_eq!(record.standing, oracled_domain::ground::query::answer::RecordStanding::Undone);
 
         time.turn(60);
@@ -315,7 +315,7 @@ fn ontology_of_a_source_with_a_held_or_undone_run_stays() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = hundred(&system).await;
         let first = state(&system).completed[0].run_id.clone();
-        let run = system.store.run(&first).expect("it is read").expect("it is there").0;
+        let run = system.store.run(&first).expect("it is read").expect("it exists").0;
         undo(&system, &run).await.expect("it is in force");
         let held = ingested(&system, &pipeline_id, &rows(0..50, ""), "2023-05-04").await;
         assert_eq!(held.state, RunState::Failed, "{held:?}");
@@ -424,7 +424,7 @@ fn source_check_finds_missing_rejects_of_held_run() {
         assert_eq!(verified(None).await.file_fault, None);
         let rows = run.rows.as_ref().expect("its rejects are kept");
         std::fs::remove_file(dir.join("ground/facts").join(format!("{}.sorted", rows.sha256)))
-            .expect("it is there");
+            .expect("it exists");
         for run_id in [None, Some(&run.run_id)] {
             let fault = verified(run_id).await.file_fault.expect("it is missing");
             assert!(fault.contains("the file of rejects"), "{fault}");

@@ -307,7 +307,7 @@ fn pipeline_registered_again_keeps_its_last_pull_but_not_its_schedule() {
         let pipeline_id = registered(&world.system, of("0 11 * * fri")).await.expect("it is registered");
         taken(&world.system, &pipeline_id).await;
         let last = |system: &System| {
-            system.store.pipeline(&pipeline_id).expect("it is read").expect("it is there").0.last_pull
+            system.store.pipeline(&pipeline_id).expect("it is read").expect("it exists").0.last_pull
         };
         let before = last(&world.system);
         assert!(before.is_some_and(|last| last.ended_at.is_some()), "{before:?}");
@@ -335,7 +335,7 @@ async fn strict(system: &System, endpoint: &str) -> (SourceId, PipelineId) {
     ingested(system, &pipeline_id, OLD, "2020-04-14").await;
     let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
     system.registry.review(&oracle_id.clone(), Review::Approve, PEER).await.expect("it is approved");
-    let view = system.store.view(&oracle_id).expect("it opens").expect("it is there");
+    let view = system.store.view(&oracle_id).expect("it opens").expect("it exists");
     let mut policy = policy_of(&view.state, &view.ontology);
     policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
     policy.default_max_age_seconds = 86_400;
@@ -443,7 +443,7 @@ fn unreadable_newer_version_marks_the_source_stale() {
         let Ok(PullOutcome::Begun(begun)) = pulled(&system, &pipeline_id).await else { panic!("it is new") };
         let run = ended(&system, begun).await;
         assert_eq!(run.state, RunState::Failed);
-        let (source, _) = system.store.source(&run.oracle_id).expect("it is read").expect("it is there");
+        let (source, _) = system.store.source(&run.oracle_id).expect("it is read").expect("it exists");
         assert_eq!(source.stale_since(), run.ended_at);
     });
 }
@@ -549,7 +549,7 @@ fn payload_read_by_another_definition_stays_the_same_release() {
         assert_eq!(anew.input.released_at, first.input.released_at);
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
-        let (source, _) = system.store.source(&anew.oracle_id).expect("it is read").expect("it is there");
+        let (source, _) = system.store.source(&anew.oracle_id).expect("it is read").expect("it exists");
         assert_eq!(source.entry.version_history.len(), 1);
     });
 }
@@ -631,7 +631,7 @@ fn unchanged_pull_ends_an_invalidation_but_not_the_age() {
         publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
         taken(&system, &pipeline_id).await;
-        let source = || system.store.source(&oracle_id).expect("it is read").expect("it is there").0;
+        let source = || system.store.source(&oracle_id).expect("it is read").expect("it exists").0;
         let released = source().releases();
         // once by a 304, and once by the same bytes
         for (confirmed, etag) in [(1, Some("\"1\"")), (2, None)] {
@@ -669,7 +669,7 @@ fn pull_begun_before_an_invalidation_does_not_end_it() {
             let (pulled, ()) = tokio::join!(pulled(&system, &pipeline_id), declared);
             no_runs(&system).await;
             assert_eq!(pulled.expect("it comes").run().is_some(), asked == 1);
-            let (source, _) = system.store.source(&oracle_id).expect("it is read").expect("it is there");
+            let (source, _) = system.store.source(&oracle_id).expect("it is read").expect("it exists");
             assert!(source.stale_since().is_some() && source.completed.len() == 2);
         }
     });
@@ -685,7 +685,7 @@ fn run_begun_before_an_invalidation_does_not_end_it() {
         invalidated(&system, &oracle_id).await;
         let invalidated_at = Some(system.clock.now());
         assert_eq!(ended(&system, begun).await.state, RunState::Completed);
-        let source = || system.store.source(&oracle_id).expect("it is read").expect("it is there").0;
+        let source = || system.store.source(&oracle_id).expect("it is read").expect("it exists").0;
         assert_eq!(source().stale_since(), invalidated_at);
         no_runs(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-15").await;

@@ -16,7 +16,7 @@ fn oracle_id() -> SourceId {
 }
 
 fn state(system: &System) -> SourceState {
-    system.store.source(&oracle_id()).expect("it is read").expect("it is there").0
+    system.store.source(&oracle_id()).expect("it is read").expect("it exists").0
 }
 
 /// The files of the source's data, after one bit of the first file was flipped.
@@ -24,7 +24,7 @@ fn damaged(world: &World) -> Vec<PathBuf> {
     let state = state(&world.system);
     let path = |sha256: &Sha256Hex| world.dir.join("ground/facts").join(format!("{sha256}.sorted"));
     let paths: Vec<_> = state.sorted_files().map(|file| path(&file.sha256)).collect();
-    let mut bytes = fs::read(&paths[0]).expect("it is there");
+    let mut bytes = fs::read(&paths[0]).expect("it exists");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&paths[0], bytes).expect("it is written");
@@ -32,7 +32,7 @@ fn damaged(world: &World) -> Vec<PathBuf> {
 }
 
 fn export(system: &System) -> Vec<u8> {
-    let view = system.store.view(&oracle_id()).expect("it opens").expect("it is there");
+    let view = system.store.view(&oracle_id()).expect("it opens").expect("it exists");
     let mut lines = Vec::new();
     view.export(&mut lines).expect("it is read");
     lines
@@ -66,7 +66,7 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         let mut ontology: Ontology =
             document(include_str!("../../../../../examples/ground-truth/ontologies/population.json"));
         ontology.version = "2".into();
-        let name = ontology.axes.iter().find(|axis| axis.axis == "area_name").expect("it is there").clone();
+        let name = ontology.axes.iter().find(|axis| axis.axis == "area_name").expect("it exists").clone();
         ontology.axes.push(Axis { axis: "former_name".into(), ..name });
         let registered = system.registry.register(&ontology, PEER).await;
         registered.expect("it is registered");
@@ -78,7 +78,7 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         registered.expect("it is registered");
 
         let paths = damaged(&world);
-        fs::remove_file(&paths[1]).expect("it is there");
+        fs::remove_file(&paths[1]).expect("it exists");
         let outcome = rebuilt(system).await.expect("it is made");
         assert_eq!((outcome.runs, outcome.prunings, outcome.files.len()), (2, 0, 2));
         assert!(export(system) == said);
@@ -91,7 +91,7 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         let verified = system.ingestion.ask(verify).await.expect("it answers").expect("it is read");
         assert_eq!(verified.file_fault, None);
         assert!(verified.runs.iter().all(|run| run.fault_count == 0), "{verified:?}");
-        assert_eq!(fs::read_dir(world.dir.join("ground/work")).expect("it is there").count(), 0);
+        assert_eq!(fs::read_dir(world.dir.join("ground/work")).expect("it exists").count(), 0);
     });
 }
 
@@ -114,13 +114,13 @@ fn rebuild_repeats_a_pruning_and_names_the_run_of_a_missing_payload() {
 
         let entries = system.store.last_seq();
         let paths = damaged(&world);
-        let ill = fs::read(&paths[0]).expect("it is there");
+        let ill = fs::read(&paths[0]).expect("it exists");
         let payload = world.dir.join("ground/raw").join(format!("{}.raw", first.input.raw_sha256));
-        fs::remove_file(payload).expect("it is there");
+        fs::remove_file(payload).expect("it exists");
         let told = refused(rebuilt(system).await);
         let run = format!("run {} (2003-04-14): source {ORACLE_ID}: the archived payload", first.run_id);
         assert!(told.contains(&run) && told.contains("is missing; ingest the release again"), "{told}");
-        assert!(fs::read(&paths[0]).expect("it is there") == ill);
+        assert!(fs::read(&paths[0]).expect("it exists") == ill);
         assert_eq!(system.store.last_seq(), entries);
         let verify = Verify { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
         let verified = system.ingestion.ask(verify).await.expect("it answers").expect("it is read");
@@ -168,7 +168,7 @@ fn rebuild_excludes_runs_and_ends_when_it_is_cancelled() {
         let payload = format!("Country Name,Country Code,Year,Value\n{many}");
         let run = ingested(system, &pipeline_id, &payload, "2020-04-14").await;
         let paths = damaged(&world);
-        let ill = fs::read(&paths[0]).expect("it is there");
+        let ill = fs::read(&paths[0]).expect("it exists");
         let rebuilding = actix_rt::spawn({
             let ingestion = system.ingestion.clone();
             async move {
@@ -188,8 +188,8 @@ fn rebuild_excludes_runs_and_ends_when_it_is_cancelled() {
         system.ingestion.ask(cancel).await.expect("it answers").expect("it goes on");
         let told = refused(rebuilding.await.expect("it does not panic"));
         assert!(told.contains("cancelled"), "{told}");
-        assert!(fs::read(&paths[0]).expect("it is there") == ill);
-        assert_eq!(system.store.run(&run.run_id).expect("it is read").expect("it is there").0, run);
+        assert!(fs::read(&paths[0]).expect("it exists") == ill);
+        assert_eq!(system.store.run(&run.run_id).expect("it is read").expect("it exists").0, run);
         assert_eq!(rebuilt(system).await.expect("nobody stops it").files.len(), 1);
     });
 }

@@ -188,7 +188,7 @@ async fn token_is_requested_once_and_used_until_it_expires() {
     let credentials = [(id(), bound(client_of(&tokens, Some("read all")), &asked.endpoint))].into();
     let puller = Puller::new(settings(&["127.0.0.1/32"]), credentials, Clock::movable(Arc::clone(&at)));
     for (s, word) in [(0, "one"), (69, "one"), (70, "two"), (139, "two")] {
-        *at.lock().expect("nobody panics holding it") = now() + SignedDuration::from_secs(s);
+        *at.lock().expect("the lock is not poisoned") = now() + SignedDuration::from_secs(s);
         pull(&puller, &asked).await.0.expect("it comes");
         let line = format!("authorization: bearer {word}\r\n");
         assert!(data.heads().last().is_some_and(|head| head.contains(&line)), "{s}");

@@ -6,7 +6,7 @@ use oracled_domain::ground::source::OracleTier;
 
 /// Sets the source's policy to the current one with this change.
 pub(super) async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolicy)) {
-    let view = system.store.view(&source()).expect("it opens").expect("it is there");
+    let view = system.store.view(&source()).expect("it opens").expect("it exists");
     let mut policy = policy_of(&view.state, &view.ontology);
     change(&mut policy);
     system.registry.register(&policy, PEER).await.expect("it is set");
@@ -129,7 +129,7 @@ fn record_by_id_follows_the_freshness_policy() {
         let [superseded, valid, withdrawn] =
             [0, 1, 2].map(|place: usize| old.get(place).expect("there are three").record_id.clone());
         let record = async |id: &str| system.queries.record(id).await;
-        let warned = record(&valid).await.expect("it is there");
+        let warned = record(&valid).await.expect("it exists");
         let axes = warned.freshness.policy.axes.iter().map(|axis| (axis.axis.as_str(), axis.stale));
         assert_eq!(axes.collect::<Vec<_>>(), [("area_name", true), ("population", true)]);
         assert_eq!(warned.freshness.data_as_of, "2023-05-04T00:00:00Z".parse().ok(), "it was last seen then");
@@ -168,7 +168,7 @@ fn record_by_id_follows_the_freshness_policy() {
         }
         let review = Review::Deprecate(time.clock().now() + Duration::from_secs(100 * 86_400));
         system.registry.review(&source(), review, PEER).await.expect("it is deprecated");
-        let warned = record(&superseded).await.expect("it is there").warnings;
+        let warned = record(&superseded).await.expect("it exists").warnings;
         assert!(warned.iter().any(|warning| warning.contains("deprecated")), "{warned:?}");
     });
 }

@@ -171,7 +171,7 @@ async fn unreadable_answer_is_refused_and_counts_against_the_source() {
 }
 
 #[tokio::test]
-async fn answer_about_another_thing_is_refused_and_neutral_for_health() {
+async fn answer_about_another_subject_is_refused_and_neutral_for_health() {
     let (answer, _) = asked(vec![whole("", r#"{"data":{"area":"s3cret","rate":1}}"#)], json!({})).await;
     assert_eq!(answer.outcome, Outcome::Neutral);
     assert_eq!(refused(answer).0, Refusal::Identity);

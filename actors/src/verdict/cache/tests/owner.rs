@@ -20,7 +20,7 @@ fn other_address() -> Option<Email> {
 
 /// The session's address and its original verdict.
 fn stored(system: &System) -> (Option<Email>, Option<Label>) {
-    let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+    let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
     (session.customer_email, session.original.map(|original| original.verdict_label))
 }
 
@@ -114,7 +114,7 @@ fn check_of_a_known_session_is_not_set_by_another_uid() {
         });
         let known = by(OTHER, system.cache.ask(find)).await.expect("it answers").expect("it is read");
         assert!(matches!(known, Known::Mismatch(Mismatch::Owner)), "{known:?}");
-        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it exists");
         assert!(session.check.is_none());
     });
 }

@@ -62,7 +62,7 @@ pub(super) fn all(peer: Peer) -> Vec<EventKind> {
 }
 
 #[test]
-fn source_asked_entry_has_the_field_names_of_the_rfc() {
+fn source_call_entry_has_the_field_names_of_the_rfc() {
     let inputs = disagreement();
     let entries = SourceAskedEntry::all(&inputs, &decide(&inputs));
     let asked: Vec<_> = entries.iter().map(|entry| (entry.oracle_id.as_str(), entry.status)).collect();
@@ -106,7 +106,7 @@ fn envelope_is_rebuilt_from_its_entry_and_an_altered_entry_is_detected() {
 }
 
 #[test]
-fn every_event_but_source_asked_requires_its_entry() {
+fn every_event_except_source_call_requires_its_entry() {
     let peer = Peer { uid: 1, gid: 2, pid: None };
     for kind in all(peer) {
         let name = kind.name();

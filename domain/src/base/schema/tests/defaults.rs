@@ -105,7 +105,7 @@ fn pipeline_digest_ignores_written_defaults() {
 }
 
 #[test]
-fn pipeline_digest_is_the_same_for_each_way_to_name_a_normalizer() {
+fn pipeline_digest_does_not_depend_on_normalizer_notation() {
     for pointer in ["/pipeline/transformation", "/normalization"] {
         let mut one = full_pipeline("n");
         one.pointer_mut(pointer).unwrap().as_object_mut().unwrap().remove("normalizer_id");

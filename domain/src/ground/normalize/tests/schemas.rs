@@ -72,7 +72,7 @@ fn schema_of_draft_4_is_read_as_draft_4() {
 }
 
 #[test]
-fn schema_with_external_reference_is_refused() {
+fn schema_with_external_reference_is_rejected() {
     for reference in [
         "http://127.0.0.1:9/schema.json",
         "https://json-schema.org/draft/2020-12/schema",
@@ -93,7 +93,7 @@ fn schema_with_external_reference_is_refused() {
 }
 
 #[test]
-fn expensive_schema_is_refused_quickly() {
+fn expensive_schema_is_rejected_quickly() {
     let start = Instant::now();
     for schema in [
         json!({ "$ref": "#" }),
@@ -160,7 +160,7 @@ fn schema_failure_of_a_long_value_has_a_reason() {
 }
 
 #[test]
-fn references_that_bypass_the_size_count_are_refused() {
+fn references_that_bypass_the_size_count_are_rejected() {
     let circle = json!({ "allOf": [{ "$ref": "#/d/a%62" }] });
     let told = fault(json!({ "$ref": "#/d/a%62", "d": { "a%62": {}, "ab": circle } }));
     assert!(told.contains("`#/d/a%62`") && told.contains("without `%`"), "{told}");
@@ -181,7 +181,7 @@ fn references_that_bypass_the_size_count_are_refused() {
 }
 
 #[test]
-fn schema_with_many_nested_unevaluated_levels_is_refused() {
+fn schema_with_many_nested_unevaluated_levels_is_rejected() {
     let mut schema = json!({ "properties": { "a": {} } });
     for _ in 0..20 {
         schema = json!({ "allOf": [schema], "unevaluatedProperties": { "type": "string" } });

@@ -54,7 +54,7 @@ fn value_that_would_change_the_path_is_rejected() {
 }
 
 #[test]
-fn question_outside_of_the_adapter_is_not_asked() {
+fn question_outside_of_the_adapter_is_not_sent() {
     let ready = made(plain()).unwrap();
     let mut other = thing();
     other.insert("scheme".into(), Value::Text("two".into()));
@@ -68,7 +68,7 @@ fn question_outside_of_the_adapter_is_not_asked() {
 }
 
 #[test]
-fn past_is_asked_for_only_if_the_adapter_covers_it() {
+fn past_is_queried_only_if_the_adapter_covers_it() {
     let then = Some(at("2020-01-01T00:00:00+01:00"));
     let thing = thing();
     let asked = Asked { point_in_time: then, ..asked(&thing) };
