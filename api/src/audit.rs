@@ -1,13 +1,13 @@
 //! The audit log.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use jiff::Timestamp;
-use oracled_domain::audit::event::Caller;
+use oracled_domain::audit::event::RequestCaller;
 use oracled_domain::{EventKind, SessionId};
 use serde::{Deserialize, Serialize};
 
 /// The highest number of entries in one answer: 10,000; by default 100.
-pub type LogLimit = Limit<100, 10_000>;
+pub type LogLimit = PageLimit<100, 10_000>;
 
 /// An entry of the audit log: one line of `oracle_log.jsonl`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -25,7 +25,7 @@ pub struct LogEntry {
     /// The process whose request caused it; absent if the daemon acted on its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub caller: Option<Caller>,
+    pub caller: Option<RequestCaller>,
 }
 
 /// The query of `GET /v1/log` and `GET /v1/log/follow`.

@@ -1,13 +1,13 @@
 //! Registered documents of any kind.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::documents::DocumentKind;
 use oracled_domain::ground::freshness::FreshnessPolicy;
 use oracled_domain::ground::ontology::Ontology;
-use oracled_domain::ground::pipeline::Definition;
-use oracled_domain::ground::source::Registration;
+use oracled_domain::ground::pipeline::PipelineDefinition;
+use oracled_domain::ground::source::SourceRegistration;
 use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::workflow::Workflow;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct DocumentsParams {
     /// The most documents in the answer.
     #[param(inline)]
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
 }
 
 /// The content of a document of any kind.
@@ -34,11 +34,11 @@ pub enum DocumentContent {
     /// An ontology.
     Ontology(Box<Ontology>),
     /// The registration of a source.
-    Source(Box<Registration>),
+    Source(Box<SourceRegistration>),
     /// The freshness policy of a source.
     FreshnessPolicy(Box<FreshnessPolicy>),
     /// A pipeline with its normalization, schemas and tables.
-    Pipeline(Box<Definition>),
+    Pipeline(Box<PipelineDefinition>),
     /// The adapter of a live source.
     Adapter(Box<Adapter>),
     /// A verification workflow.
@@ -112,7 +112,7 @@ pub struct AppliedDocument {
     /// Its id; null if the document cannot be read.
     pub document_id: Option<String>,
     /// The change, made or only reported; null if the document has a fault.
-    pub change: Option<ChangeKind>,
+    pub change: Option<DocumentChangeKind>,
     /// The document that it replaces; null if there is none.
     #[schema(value_type = Option<DocumentContent>)]
     pub before: Option<Json>,
@@ -136,7 +136,7 @@ pub struct DocumentFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = DocumentChangeKind)]
-pub enum ChangeKind {
+pub enum DocumentChangeKind {
     /// No document of this id was registered.
     Created,
     /// Another document of this id was registered.

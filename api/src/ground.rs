@@ -1,15 +1,15 @@
 //! Ontologies, sources, pipelines, runs and queries.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::moment::Moment;
-use oracled_domain::ground::check::{CheckProgress, SourceCheck};
-use oracled_domain::ground::freshness::{Freshness, FreshnessPolicy};
+use oracled_domain::ground::check::{SourceCheck, SourceCheckProgress};
+use oracled_domain::ground::freshness::{AnswerFreshness, FreshnessPolicy};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::provenance::ProvenanceRecord;
-use oracled_domain::ground::record::Content;
-use oracled_domain::ground::run::{Run, RunProgress};
+use oracled_domain::ground::record::RecordContent;
+use oracled_domain::ground::run::{IngestionRun, RunProgress};
 use oracled_domain::ground::source::SourceRegistryEntry;
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::{RefOr, Schema};
@@ -26,19 +26,19 @@ pub struct ChangesParams {
     /// The most changes in the answer: 1 to 10000, by default 1000.
     #[param(inline)]
     #[serde(default)]
-    pub limit: Limit<1000, 10_000>,
+    pub limit: PageLimit<1000, 10_000>,
 }
 
 /// The answer to a signal.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct InvalidatedSources {
+pub struct SignalResponse {
     /// The sources that are stale now.
     pub invalidated: Vec<SourceId>,
 }
 
 /// A source and whether it answers.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct ListedSource {
+pub struct SourceSummary {
     /// Its entry in the registry.
     #[serde(flatten)]
     pub entry: SourceRegistryEntry,
@@ -65,19 +65,19 @@ pub struct RejectsParams {
     /// The most rejects in the answer.
     #[param(inline)]
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
 }
 
 /// A source with its checks.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct CheckedSource {
+pub struct SourceReport {
     /// The source.
     #[serde(flatten)]
     pub entry: SourceRegistryEntry,
     /// The last completed check; null before the first one.
     pub last_check: Option<SourceCheck>,
     /// The progress of the running check; null if none is running.
-    pub checking: Option<CheckProgress>,
+    pub checking: Option<SourceCheckProgress>,
 }
 
 /// `POST /v1/sources/{oracle_id}/review`.
@@ -118,7 +118,7 @@ pub struct UploadResponse {
     /// Whether an earlier run read the same payload, so that nothing changes.
     pub unchanged: bool,
     /// The run.
-    pub run: Run,
+    pub run: IngestionRun,
 }
 
 /// The query of `GET /v1/runs`.
@@ -133,14 +133,14 @@ pub struct RunsParams {
     /// The most runs in the answer.
     #[param(inline)]
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
 }
 
 /// A run and its progress.
 #[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RunReport {
     /// The run.
-    pub run: Run,
+    pub run: IngestionRun,
     /// Its progress; null if it has ended.
     pub progress: Option<RunProgress>,
     /// The run that undid it; null if none did.
@@ -153,7 +153,7 @@ pub struct PullResponse {
     /// Whether the source has nothing new.
     pub unchanged: bool,
     /// The run that reads the payload; null if there is nothing new.
-    pub run: Option<Run>,
+    pub run: Option<IngestionRun>,
     /// When the source was asked, if it had nothing new.
     pub retrieved_at: Option<Timestamp>,
 }
@@ -182,7 +182,7 @@ pub struct ExportedVersion {
     /// Its provenance, without the times at which this daemon processed it.
     pub provenance: ExportedProvenance,
     /// Its content, whose canonical JSON has the digest `normalized_hash`; null if it was pruned.
-    pub record: Option<Content>,
+    pub record: Option<RecordContent>,
 }
 
 /// The provenance of an exported record: without `ingested_at` and `verified_at`, which differ between daemons.
@@ -223,5 +223,5 @@ pub struct FreshnessReport {
     /// When it was released: the start of all ages.
     pub released_at: Option<Timestamp>,
     /// The freshness of each axis now.
-    pub now: Freshness,
+    pub now: AnswerFreshness,
 }

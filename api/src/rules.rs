@@ -4,7 +4,7 @@ use crate::base::problem::ProblemDocument;
 use oracled_domain::Sha256Hex;
 use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
-use oracled_domain::rules::{Evaluation, Expected, Rule, RuleId};
+use oracled_domain::rules::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 /// `POST /v1/rules/evaluate`, and every line of `POST /v1/rules/evaluate:batch`.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct EvaluateRequest {
+pub struct EvaluateTextRequest {
     /// The caller's own id, at most 255 characters. The answer of a batch and the audit log repeat it.
     pub id: Option<String>,
     /// The text to check.
@@ -32,7 +32,7 @@ pub struct EvaluateRequest {
     /// The expected findings: `must_find`, `must_not_find`, `max_unsupported_claims`, `contradiction_ids`,
     /// `contradiction_pairs`.
     #[serde(default, deserialize_with = "object")]
-    pub expected: Option<Expected>,
+    pub expected: Option<CandidateExpectations>,
     /// The rules to apply; the configured profile if it is absent.
     pub rules: Option<Vec<RuleId>>,
 }
@@ -51,8 +51,8 @@ pub struct RulesResponse {
 pub struct RegisteredRule {
     /// Its definition: `id`, `invariant`, `check_type`, `description`, `version`, `parameters`.
     #[serde(flatten)]
-    #[schema(inline = false, value_type = Rule)]
-    pub rule: &'static Rule,
+    #[schema(inline = false, value_type = RuleDefinition)]
+    pub rule: &'static RuleDefinition,
     /// The SHA-256 of the definition's canonical JSON.
     pub sha256: Sha256Hex,
     /// Whether it applies to a request that names no rules.
@@ -70,8 +70,8 @@ pub struct BatchAnswer<'a> {
     pub id: Option<String>,
     /// The evaluation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, value_type = Option<Evaluation>)]
-    pub evaluation: Option<&'a Evaluation>,
+    #[schema(nullable = false, value_type = Option<RulesEvaluation>)]
+    pub evaluation: Option<&'a RulesEvaluation>,
     /// The problem, if the text was not evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, value_type = Option<ProblemDocument>)]

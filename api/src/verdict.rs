@@ -1,14 +1,16 @@
 //! Verdicts, sessions, the cache and the outbox.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use crate::rules::object;
 use jiff::Timestamp;
 use oracled_domain::base::given::given;
 use oracled_domain::rules::sourced::FactsFrom;
-use oracled_domain::rules::{Expected, RuleId};
-use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, Variance};
-use oracled_domain::verdict::session::Email;
-use oracled_domain::{Delivery, Label, MailId, Session, SessionId, Sha256Hex, Tier};
+use oracled_domain::rules::{CandidateExpectations, RuleId};
+use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
+use oracled_domain::verdict::session::CustomerEmail;
+use oracled_domain::{
+    MailId, ProductTier, SessionId, SessionRecord, Sha256Hex, VerdictDelivery, VerdictLabel,
+};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -21,7 +23,7 @@ pub struct CrosscheckRequest {
     #[schema(value_type = SessionId)]
     pub session_id: String,
     /// `quick`, `full` or `strategy`.
-    #[schema(value_type = Tier)]
+    #[schema(value_type = ProductTier)]
     pub tier: String,
     /// The customer's question.
     pub query: String,
@@ -36,14 +38,14 @@ pub struct CrosscheckRequest {
 /// `POST /v1/verdicts/{session_id}`. Without `verdict` and `raw` the model is called.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SubmitRequest {
+pub struct SubmitVerdictRequest {
     /// `quick`, `full` or `strategy`.
-    #[schema(value_type = Tier)]
+    #[schema(value_type = ProductTier)]
     pub tier: String,
     /// The customer's question.
     pub query: String,
     /// The address to which the verdict is mailed.
-    #[schema(value_type = Option<Email>)]
+    #[schema(value_type = Option<CustomerEmail>)]
     pub customer_email: Option<String>,
     /// The verdict as a JSON value; either this or `raw`, or neither.
     #[serde(default, deserialize_with = "given")]
@@ -67,7 +69,7 @@ pub struct SubmitRequest {
     pub constraints: Option<Vec<String>>,
     /// The expected findings, as in `POST /v1/rules/evaluate`.
     #[serde(default, deserialize_with = "object")]
-    pub expected: Option<Expected>,
+    pub expected: Option<CandidateExpectations>,
     /// The rules to apply; the configured profile if it is absent.
     pub rules: Option<Vec<RuleId>>,
 }
@@ -77,24 +79,24 @@ pub struct SubmitRequest {
 #[serde(deny_unknown_fields)]
 pub struct RegisterSessionRequest {
     /// `quick`, `full` or `strategy`.
-    #[schema(value_type = Tier)]
+    #[schema(value_type = ProductTier)]
     pub tier: String,
     /// The customer's question.
     pub query: String,
     /// The customer's e-mail address.
-    #[schema(value_type = Option<Email>)]
+    #[schema(value_type = Option<CustomerEmail>)]
     pub customer_email: Option<String>,
     /// The verdict that was delivered without oracled: `GREEN`, `AMBER`, `RED` or `NULL`.
-    #[schema(value_type = Option<Label>)]
+    #[schema(value_type = Option<VerdictLabel>)]
     pub original_verdict: Option<String>,
 }
 
 /// `POST /cache/{session_id}`, compatible with the service that oracled replaces.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CacheRequest {
+pub struct CacheVerdictRequest {
     /// `quick`, `full` or `strategy`.
-    #[schema(value_type = Tier)]
+    #[schema(value_type = ProductTier)]
     pub tier: String,
     /// The customer's question.
     pub query: String,
@@ -118,11 +120,11 @@ pub struct CacheRequest {
 
 /// A session as its owner sees it.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct KnownSession {
+pub struct RegisterSessionResponse {
     /// Its id.
     pub session_id: SessionId,
     /// The tier that was bought.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The customer's question.
     pub query: String,
     /// Whether the session has an e-mail address; the address itself is not shown.
@@ -136,7 +138,7 @@ pub struct KnownSession {
 pub struct VerdictResponse {
     /// The stored document.
     #[serde(flatten)]
-    pub delivery: Delivery,
+    pub delivery: VerdictDelivery,
     /// True if the session already had the verdict; otherwise absent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
@@ -173,7 +175,7 @@ pub struct OutboxParams {
     /// The most mails in the answer.
     #[param(inline)]
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
     /// Only dead letters.
     #[serde(default)]
     pub dead: bool,
@@ -182,7 +184,7 @@ pub struct OutboxParams {
 /// `POST /v1/outbox/{mail_id}`.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct MailRequest {
+pub struct MailActionRequest {
     /// `requeue`.
     pub action: MailAction,
 }
@@ -210,7 +212,7 @@ pub struct DivergenceResponse {
     /// Regenerations by the delivered and the regenerated verdict.
     pub table: DivergenceTable,
     /// The statistics of the latest regenerations.
-    pub variance: Variance,
+    pub variance: RegenVariance,
 }
 
 /// A session as an administrator sees it.
@@ -219,13 +221,13 @@ pub struct SessionReport {
     /// Its id.
     pub session_id: SessionId,
     /// The tier that was bought.
-    pub tier: Tier,
+    pub tier: ProductTier,
     /// The customer's question.
     pub query: String,
     /// The user id that may change it on the routes' socket; null if only an administrator may.
     pub owner_uid: Option<u32>,
     /// The customer's e-mail address.
-    pub customer_email: Option<Email>,
+    pub customer_email: Option<CustomerEmail>,
     /// The verdict that was delivered first; `UNKNOWN` if there is none, or none is known.
     pub original_verdict: OriginalLabel,
     /// The SHA-256 of the verdict that oracled delivered first.
@@ -240,20 +242,20 @@ pub struct SessionReport {
 pub struct CorrectSessionRequest {
     /// The new address.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Email>)]
+    #[schema(value_type = Option<CustomerEmail>)]
     pub customer_email: Option<String>,
     /// The verdict that was delivered without oracled.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Label>)]
+    #[schema(value_type = Option<VerdictLabel>)]
     pub original_verdict: Option<String>,
     /// The new owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_uid: Option<u32>,
 }
 
-impl From<Session> for KnownSession {
-    fn from(session: Session) -> Self {
-        let Session { session_id, tier, query, customer_email, original, .. } = session;
+impl From<SessionRecord> for RegisterSessionResponse {
+    fn from(session: SessionRecord) -> Self {
+        let SessionRecord { session_id, tier, query, customer_email, original, .. } = session;
         Self {
             session_id,
             tier,
@@ -264,8 +266,8 @@ impl From<Session> for KnownSession {
     }
 }
 
-impl From<Session> for SessionReport {
-    fn from(session: Session) -> Self {
+impl From<SessionRecord> for SessionReport {
+    fn from(session: SessionRecord) -> Self {
         Self {
             session_id: session.session_id,
             tier: session.tier,

@@ -1,14 +1,14 @@
 //! Workflows, decisions and reviews.
 
-use crate::base::page::Limit;
+use crate::base::page::PageLimit;
 use jiff::Timestamp;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
-// utoipa maps every type with the name `Value` to arbitrary JSON
-use oracled_domain::ground::value::Value as AxisValue;
-use oracled_domain::verification::candidate::Stated;
-use oracled_domain::verification::request::Claim;
+// utoipa maps every type with the name `AxisValue` to arbitrary JSON
+use oracled_domain::ground::value::AxisValue;
+use oracled_domain::verification::candidate::StatedValue;
+use oracled_domain::verification::request::ValidatedClaim;
 use oracled_domain::verification::review::ReviewState;
-use oracled_domain::verification::{Envelope, Inputs, Reason};
+use oracled_domain::verification::{AxisReason, DecisionInputs, Envelope};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub struct ExplainResponse {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ExplainedDecision {
     /// All inputs of the decision.
-    pub inputs: Box<Inputs>,
+    pub inputs: Box<DecisionInputs>,
     /// The envelope that was returned.
     pub envelope: Box<Envelope>,
     /// Whether the inputs give the same envelope now, to the byte.
@@ -45,7 +45,7 @@ pub struct ReviewsParams {
     /// The most reviews in the answer.
     #[param(inline)]
     #[serde(default)]
-    pub limit: Limit,
+    pub limit: PageLimit,
 }
 
 const fn open_only() -> bool {
@@ -69,12 +69,12 @@ pub struct ReviewSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
     /// The axes to decide, each with its reasons.
-    pub axes: BTreeMap<String, BTreeSet<Reason>>,
+    pub axes: BTreeMap<String, BTreeSet<AxisReason>>,
     /// The values of each source on those axes.
-    pub said: BTreeMap<SourceId, BTreeMap<String, Stated>>,
+    pub said: BTreeMap<SourceId, BTreeMap<String, StatedValue>>,
     /// The claimed values on those axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub claimed: BTreeMap<String, Claim>,
+    pub claimed: BTreeMap<String, ValidatedClaim>,
     /// When it was opened.
     pub opened_at: Timestamp,
     /// The reviewer who resolved it; absent if it is open or dismissed.

@@ -1,6 +1,6 @@
 //! Compares answers with the OpenAPI documents.
 
-use oracled_api::base::client::Answer;
+use oracled_api::base::client::DaemonResponse;
 use serde_json::Value;
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ pub fn is_of_template(template: &str, path: &str) -> bool {
 ///
 /// # Panics
 /// Panics if one socket has such an operation, and no socket declares the answer.
-pub fn check(method: &str, path: &str, answer: &Answer) {
+pub fn check(method: &str, path: &str, answer: &DaemonResponse) {
     let method = method.to_lowercase();
     let paths = DOCUMENTS.iter().filter_map(|document| document.get("paths")?.as_object()).flatten();
     let operations = paths.filter(|(template, _)| is_of_template(template, path));

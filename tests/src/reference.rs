@@ -20,7 +20,7 @@ const GENERATED: &str =
 
 /// A generated file.
 #[derive(Debug)]
-pub struct Page {
+pub struct ReferencePage {
     /// The path in the repository.
     pub path: &'static str,
     /// The content.
@@ -29,7 +29,7 @@ pub struct Page {
 
 /// All generated files.
 #[must_use]
-pub fn pages() -> Vec<Page> {
+pub fn pages() -> Vec<ReferencePage> {
     let apis = [
         ("The routes' socket", oracled::api::openapi::document()),
         ("The administrators' socket", oracled::control::openapi::document()),
@@ -42,10 +42,10 @@ pub fn pages() -> Vec<Page> {
         ("docs/man/oracled.8", man::oracled()),
         ("docs/man/oracled.toml.5", man::oracled_toml()),
     ];
-    pages.map(|(path, text)| Page { path, text }).into()
+    pages.map(|(path, text)| ReferencePage { path, text }).into()
 }
 
-impl Page {
+impl ReferencePage {
     /// The file, in the worktree that this program was built from.
     #[must_use]
     pub fn file(&self) -> PathBuf {

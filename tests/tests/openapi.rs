@@ -3,7 +3,7 @@
 use crate::architecture::rust_files;
 use hyper::Method;
 use oracled_api::base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
-use oracled_tests::{World, described, document, get};
+use oracled_tests::{DaemonWorld, described, document, get};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ fn documents() -> [Value; 2] {
 }
 
 /// Path and method of each route, from the source of a router. Debug builds have one more route.
-fn served(source: &str) -> BTreeSet<(String, String)> {
+fn served_routes(source: &str) -> BTreeSet<(String, String)> {
     let routes = source.split(".fallback(").next().unwrap_or_default().split(".route(").skip(1);
     let mut served = BTreeSet::new();
     for route in routes.filter(|route| !route.contains("inject_panic")) {
@@ -76,7 +76,7 @@ fn all_within(value: &Value) -> Vec<(String, &Value)> {
 
 #[tokio::test]
 async fn described_routes_equal_served_routes() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let clients = [daemon.routes().await, daemon.control().await];
     for ((mut client, source), expected) in clients.into_iter().zip(ROUTERS).zip(documents()) {
@@ -88,7 +88,7 @@ async fn described_routes_equal_served_routes() {
         assert!(document(&answer) == expected, "another document is served");
         let described: BTreeSet<_> =
             operations(&expected).map(|(path, method, _)| (path.to_owned(), method.to_owned())).collect();
-        assert_eq!(described, served(source));
+        assert_eq!(described, served_routes(source));
         assert!(described.len() >= 20, "too few operations: {described:?}");
         for (path, method) in described {
             // an answer without end
@@ -106,7 +106,7 @@ async fn described_routes_equal_served_routes() {
 
 #[test]
 fn command_prints_the_documents_without_a_daemon() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let [routes, control] = documents();
     for (arguments, expected) in [(&["openapi"][..], routes), (&["openapi", "--control"], control)] {
         let output = world.oracled(arguments).output().expect("it runs");
@@ -238,7 +238,7 @@ fn examples_match_their_schemas() {
 #[tokio::test]
 #[should_panic(expected = "does not declare 404 Some(\"session_unknown\")")]
 async fn answer_with_an_undeclared_code_fails_its_test() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let answer = get(&mut daemon.routes().await, "/v1/verdicts/cs_none").await;
     described::check("get", "/v1/rules", &answer);

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use hyper::Method;
 use jsonschema::Validator;
-use oracled_api::base::client::{Answer, Client};
-use oracled_api::base::pieces::Pieces;
+use oracled_api::base::client::{DaemonClient, DaemonResponse};
+use oracled_api::base::streamed_body::StreamedBody;
 use oracled_tests::described::is_of_template;
-use oracled_tests::verification::{offices, workflow};
-use oracled_tests::{World, at, document, lines, submission};
+use oracled_tests::verification::{register_offices, workflow};
+use oracled_tests::{DaemonWorld, at, document, lines, submission};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -29,13 +29,13 @@ const NEVER_DONE: [&str; 9] = [
 /// A socket with its OpenAPI document.
 struct Described {
     document: Value,
-    client: Client,
+    client: DaemonClient,
     /// The operations that answered with a status below 400.
     done: BTreeSet<String>,
 }
 
 impl Described {
-    async fn of(mut client: Client) -> Self {
+    async fn of(mut client: DaemonClient) -> Self {
         let answer = oracled_tests::get(&mut client, "/openapi.json").await;
         Self { document: document(&answer), client, done: BTreeSet::new() }
     }
@@ -50,17 +50,17 @@ impl Described {
     }
 
     /// Sends a request and checks its answer.
-    async fn call(&mut self, method: Method, path: &str, body: Option<Bytes>) -> Answer {
+    async fn call(&mut self, method: Method, path: &str, body: Option<Bytes>) -> DaemonResponse {
         let answer = self.client.call(method.clone(), path, body).await.expect("it answers");
         self.check(&method, path, &answer);
         answer
     }
 
-    async fn get(&mut self, path: &str) -> Answer {
+    async fn get(&mut self, path: &str) -> DaemonResponse {
         self.call(Method::GET, path, None).await
     }
 
-    async fn send(&mut self, method: Method, path: &str, body: Value) -> Answer {
+    async fn send(&mut self, method: Method, path: &str, body: Value) -> DaemonResponse {
         let described =
             self.operation(&method, path).pointer("/requestBody/content/application~1json/schema");
         if let Some(schema) = described {
@@ -70,12 +70,12 @@ impl Described {
         self.call(method, path, Some(body.to_string().into())).await
     }
 
-    async fn post(&mut self, path: &str, body: Value) -> Answer {
+    async fn post(&mut self, path: &str, body: Value) -> DaemonResponse {
         self.send(Method::POST, path, body).await
     }
 
     /// Compares an answer with its description: status, headers, media type and body.
-    fn check(&mut self, method: &Method, path: &str, answer: &Answer) {
+    fn check(&mut self, method: &Method, path: &str, answer: &DaemonResponse) {
         let (operation, status) = (self.operation(method, path).clone(), answer.status.as_u16());
         let name = format!("{method} {path} {status}");
         let response = &operation["responses"][status.to_string()];
@@ -121,9 +121,9 @@ fn validator(document: &Value, schema: &Value) -> Validator {
 
 #[tokio::test]
 async fn answers_of_both_sockets_match_their_descriptions() {
-    let world = World::default();
+    let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
+    register_offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
     let (mut routes, mut control) =
         (Described::of(daemon.routes().await).await, Described::of(daemon.control().await).await);
     documents(&mut control).await;
@@ -214,11 +214,11 @@ async fn texts(routes: &mut Described) {
     let plain = json!({"candidate_output": "It is not so. It is so.", "facts": []});
     assert_eq!(routes.post("/v1/rules/evaluate", plain.clone()).await.status, 200);
     let path = "/v1/rules/evaluate:batch";
-    let (mut sender, body) = Pieces::new(1);
+    let (mut sender, body) = StreamedBody::new(1);
     sender.send(format!("{plain}\n{{}}\n{check}\n").into()).await.expect("it is read");
     sender.finish();
-    let response = routes.client.exchange(path, body).await.expect("it answers");
-    let answer = Answer::whole(response).await.expect("it is whole");
+    let response = routes.client.post_lines(path, body).await.expect("it answers");
+    let answer = DaemonResponse::read_whole(response).await.expect("it is whole");
     assert_eq!(lines(&answer.body).len(), 3);
     routes.check(&Method::POST, path, &answer);
 }

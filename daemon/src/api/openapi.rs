@@ -1,7 +1,7 @@
 //! `/openapi.json`: the description of the routes' socket.
 
 use crate::ground::api::{changes, query, records, signals, sources};
-use crate::platform::api::{health, held, metrics, oracles};
+use crate::platform::api::{health, metrics, oracles, reserved_body};
 use crate::platform::openapi::{CommonProblems, Complete, json};
 use crate::rules::api::rules;
 use crate::verdict::api::{cache, crosscheck, sessions, verdicts};
@@ -56,12 +56,12 @@ use utoipa::OpenApi;
         get,
     )
 )]
-struct Description;
+struct OpenApiDescription;
 
 /// The description of the routes' socket, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
-    static DOCUMENT: LazyLock<String> = LazyLock::new(|| json(&Description::openapi()));
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| json(&OpenApiDescription::openapi()));
     &DOCUMENT
 }
 
@@ -77,5 +77,5 @@ pub fn document() -> &'static str {
     ),
 )]
 pub async fn get() -> Response {
-    held::document(StatusCode::OK, document())
+    reserved_body::json_response(StatusCode::OK, document())
 }

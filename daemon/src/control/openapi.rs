@@ -4,8 +4,8 @@ use super::documents;
 use crate::audit::control::log;
 use crate::ground::api::records;
 use crate::ground::control::{freshness, ingest, rejects, run, source, upkeep};
-use crate::platform::api::held;
 use crate::platform::api::oracles;
+use crate::platform::api::reserved_body;
 use crate::platform::control::{actors, drain, health, log_level, reload, status};
 use crate::platform::openapi::{CommonProblems, Complete, json};
 use crate::verdict::control::{divergence, outbox, purge, session};
@@ -107,5 +107,5 @@ pub fn document() -> &'static str {
     ),
 )]
 pub async fn get() -> Response {
-    held::document(StatusCode::OK, document())
+    reserved_body::json_response(StatusCode::OK, document())
 }

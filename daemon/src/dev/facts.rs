@@ -1,6 +1,6 @@
 //! Chapters about facts: a source, the provenance of its values, a text, sources that disagree, and the log.
 
-use super::walk::{Lines, Walk, text};
+use super::walk::{ChapterLines, DevWalk, text_at};
 use anyhow::Context;
 use hyper::{Method, StatusCode};
 use oracled_domain::Sha256Hex;
@@ -19,9 +19,10 @@ const BETWEEN: &str = "2018-01-01T00:00:00Z";
 /// The values of Moldova in 2015, of both releases.
 const VALUES: [&str; 2] = ["3554108", "2835978"];
 
-pub(super) async fn ingested(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn ingest_two_releases(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let (ontology, source) = (walk.id("population"), walk.id("world-bank"));
-    let ontology = json!({"kind": "ontology", "document": with(ONTOLOGY, &[("/ontology_id", &ontology)])?});
+    let ontology =
+        json!({"kind": "ontology", "document": set_texts(ONTOLOGY, &[("/ontology_id", &ontology)])?});
     let mut documents = vec![ontology];
     documents.extend(source_documents(walk, &source)?);
     register(walk, &documents).await?;
@@ -36,19 +37,23 @@ pub(super) async fn ingested(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     Ok(vec![
         format!(
             "World Bank, population: {} records in release {}, {} in release {}; {} are superseded",
-            text(&first, "/run/counts/records"),
+            text_at(&first, "/run/counts/records"),
             FIRST.0,
-            text(&second, "/run/counts/records"),
+            text_at(&second, "/run/counts/records"),
             SECOND.0,
-            text(&second, "/run/counts/changes/superseded"),
+            text_at(&second, "/run/counts/changes/superseded"),
         ),
-        format!("Moldova in 2015: {} as known on 2018-01-01, {} as known now", value(&then), value(&now)),
+        format!(
+            "Moldova in 2015: {} as known on 2018-01-01, {} as known now",
+            population_text(&then),
+            population_text(&now)
+        ),
     ])
 }
 
-pub(super) async fn traced(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn trace_value(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let now = query(walk, &walk.id("world-bank"), None).await?;
-    walk.record_id = text(&now, "/response/records/0/record_id");
+    walk.record_id = text_at(&now, "/response/records/0/record_id");
     let provenance = walk.get(&format!("/v1/records/{}/provenance", walk.record_id)).await?;
     let place = |name| usize::try_from(provenance.pointer(name)?.as_u64()?).ok();
     let (offset, len) = (place("/raw/offset").unwrap_or_default(), place("/raw/len").unwrap_or_default());
@@ -58,19 +63,19 @@ pub(super) async fn traced(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     Ok(vec![
         format!(
             "{} is from record {} of release {}",
-            value(&now),
+            population_text(&now),
             walk.record_id,
-            text(&provenance, "/source_version")
+            text_at(&provenance, "/source_version")
         ),
         format!(
             "payload bytes {offset} to {}: {raw} (SHA-256 {})",
             offset + len,
-            text(&provenance, "/raw_hash")
+            text_at(&provenance, "/raw_hash")
         ),
     ])
 }
 
-pub(super) async fn checked(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn check_texts(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let request = json!({"axes_requested": ["area_name", "population"], "filters": [filter("year", 2015)]});
     let facts_from = json!([{"query": {"oracle_id": walk.id("world-bank"), "request": request}}]);
     let mut lines = Vec::new();
@@ -83,12 +88,12 @@ pub(super) async fn checked(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
         walk.check(&evaluation, "/verdict", verdict)?;
         let violations = evaluation.pointer("/rules/0/violations/0/message").and_then(Value::as_str);
         let because = violations.map(|message| format!(" ({message})")).unwrap_or_default();
-        lines.push(format!("{}: {claim}{because}", text(&evaluation, "/verdict")));
+        lines.push(format!("{}: {claim}{because}", text_at(&evaluation, "/verdict")));
     }
     Ok(lines)
 }
 
-pub(super) async fn decided(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn decide_dispute(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let (first, second, census) = (walk.id("world-bank"), walk.id("office"), walk.id("census"));
     let mut documents = source_documents(walk, &second)?.to_vec();
     documents.push(json!({"kind": "workflow", "document": {
@@ -114,7 +119,7 @@ pub(super) async fn decided(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     walk.check(&agreed, "/axes/population/basis", "agreement")?;
     let disputed = walk.post("/v1/verify", &ask("MDA"), StatusCode::OK).await?;
     walk.check(&disputed, "/kind", "human_review")?;
-    let review = format!("/v1/reviews/{}/resolve", text(&disputed, "/review_id"));
+    let review = format!("/v1/reviews/{}/resolve", text_at(&disputed, "/review_id"));
     let resolution = json!({
         "values": {"population": 2_835_978},
         "reason": "the later release",
@@ -124,37 +129,37 @@ pub(super) async fn decided(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     let decided = walk.post("/v1/verify", &ask("MDA"), StatusCode::OK).await?;
     walk.check(&decided, "/kind", "authoritative")?;
     walk.check(&decided, "/axes/population/basis", "human_lock")?;
-    walk.execution_id = text(&decided, "/execution_id");
+    walk.execution_id = text_at(&decided, "/execution_id");
     let stated = |n: u8| {
-        let value = text(&disputed, &format!("/candidates/{n}/values/population/value"));
-        format!("{value} ({})", text(&disputed, &format!("/candidates/{n}/oracle_id")))
+        let value = text_at(&disputed, &format!("/candidates/{n}/values/population/value"));
+        format!("{value} ({})", text_at(&disputed, &format!("/candidates/{n}/oracle_id")))
     };
     Ok(vec![
-        format!("Serbia: {}, both sources agree", text(&agreed, "/axes/population/value")),
-        format!("Moldova: {} or {}; kind: {}", stated(0), stated(1), text(&disputed, "/kind")),
+        format!("Serbia: {}, both sources agree", text_at(&agreed, "/axes/population/value")),
+        format!("Moldova: {} or {}; kind: {}", stated(0), stated(1), text_at(&disputed, "/kind")),
         format!(
             "the reviewer chooses {}; reason: {}",
-            text(&decided, "/axes/population/value"),
-            text(&resolution, "/reason")
+            text_at(&decided, "/axes/population/value"),
+            text_at(&resolution, "/reason")
         ),
     ])
 }
 
-pub(super) async fn logged(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn reproduce_decision(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let execution = format!("/v1/executions/{}", walk.execution_id);
     let explained = walk.control(Method::GET, &execution, "", StatusCode::OK).await?;
     walk.check(&explained, "/decisions/0/reproduced", true)?;
     let session = walk.id("good");
-    let events = walk.events(&session).await?;
+    let events = walk.read_event_names(&session).await?;
     let status = walk.control(Method::GET, "/v1/status", "", StatusCode::OK).await?;
     Ok(vec![
-        format!("{} log entries; session {session} has {}", text(&status, "/entries"), events.join(", ")),
+        format!("{} log entries; session {session} has {}", text_at(&status, "/entries"), events.join(", ")),
         format!("decision {} is reproduced from its logged inputs", walk.execution_id),
     ])
 }
 
 /// `document` with other texts at these JSON pointers.
-fn with(document: &str, texts: &[(&str, &str)]) -> anyhow::Result<Value> {
+fn set_texts(document: &str, texts: &[(&str, &str)]) -> anyhow::Result<Value> {
     let mut document: Value = serde_json::from_str(document)?;
     for (pointer, text) in texts {
         *document.pointer_mut(pointer).with_context(|| format!("no {pointer}"))? = (*text).into();
@@ -163,10 +168,10 @@ fn with(document: &str, texts: &[(&str, &str)]) -> anyhow::Result<Value> {
 }
 
 /// The example's source and pipeline, with `oracle_id` as the id of both.
-fn source_documents(walk: &Walk<'_>, oracle_id: &str) -> anyhow::Result<[Value; 2]> {
+fn source_documents(walk: &DevWalk<'_>, oracle_id: &str) -> anyhow::Result<[Value; 2]> {
     let ontology = walk.id("population");
-    let source = with(SOURCE, &[("/oracle_id", oracle_id), ("/ontology/ontology_id", &ontology)])?;
-    let pipeline = with(
+    let source = set_texts(SOURCE, &[("/oracle_id", oracle_id), ("/ontology/ontology_id", &ontology)])?;
+    let pipeline = set_texts(
         PIPELINE,
         &[
             ("/pipeline/pipeline_id", oracle_id),
@@ -178,28 +183,32 @@ fn source_documents(walk: &Walk<'_>, oracle_id: &str) -> anyhow::Result<[Value; 
     Ok([json!({"kind": "source", "document": source}), json!({"kind": "pipeline", "document": pipeline})])
 }
 
-async fn register(walk: &mut Walk<'_>, documents: &[Value]) -> anyhow::Result<()> {
+async fn register(walk: &mut DevWalk<'_>, documents: &[Value]) -> anyhow::Result<()> {
     let request = json!({"documents": documents}).to_string();
     let registered = walk.control(Method::POST, "/v1/documents", &request, StatusCode::OK).await?;
     walk.check(&registered, "/registered", documents.len())
 }
 
 /// Submits a release, waits until it is ingested, and returns the run.
-async fn ingest(walk: &mut Walk<'_>, oracle_id: &str, release: (&str, &str)) -> anyhow::Result<Value> {
+async fn ingest(walk: &mut DevWalk<'_>, oracle_id: &str, release: (&str, &str)) -> anyhow::Result<Value> {
     let (day, payload) = release;
     let path = format!("/v1/pipelines/{oracle_id}/runs?version={day}&released_at={day}");
     let run = walk.control(Method::POST, &path, payload, StatusCode::ACCEPTED).await?;
-    walk.wait_for(&format!("/v1/runs/{}", text(&run, "/run/run_id")), "/run/state", "completed").await
+    walk.wait_for(&format!("/v1/runs/{}", text_at(&run, "/run/run_id")), "/run/state", "completed").await
 }
 
-async fn approve(walk: &mut Walk<'_>, oracle_id: &str) -> anyhow::Result<()> {
+async fn approve(walk: &mut DevWalk<'_>, oracle_id: &str) -> anyhow::Result<()> {
     let path = format!("/v1/sources/{oracle_id}/review");
     let source = walk.control(Method::POST, &path, r#"{"approve":{}}"#, StatusCode::OK).await?;
     walk.check(&source, "/review_status", "approved")
 }
 
 /// Queries the population of Moldova in 2015, as of a time or now.
-async fn query(walk: &mut Walk<'_>, oracle_id: &str, point_in_time: Option<&str>) -> anyhow::Result<Value> {
+async fn query(
+    walk: &mut DevWalk<'_>,
+    oracle_id: &str,
+    point_in_time: Option<&str>,
+) -> anyhow::Result<Value> {
     let request = json!({
         "axes_requested": ["population"],
         "filters": [filter("area", "MDA"), filter("year", 2015)],
@@ -213,6 +222,6 @@ fn filter(axis: &str, value: impl Into<Value>) -> Value {
 }
 
 /// The value of the first record of a query's answer.
-fn value(answer: &Value) -> String {
-    text(answer, "/response/records/0/axes/population")
+fn population_text(answer: &Value) -> String {
+    text_at(answer, "/response/records/0/axes/population")
 }

@@ -1,8 +1,8 @@
 //! Chapters about verdicts: delivered, refused, generated, lost and regenerated; and a model that fails.
 
 use super::model::QUERY as RECORDED_QUERY;
-use super::outside::Model;
-use super::walk::{Lines, Walk, text};
+use super::upstreams::DevModel;
+use super::walk::{ChapterLines, DevWalk, text_at};
 use hyper::{Method, StatusCode};
 use oracled_domain::verdict::divergence::DISCLAIMER;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const ORACLES: &str = "/v1/health/oracles";
 /// Maximum number of calls until the circuit opens.
 const CALLS_MAX: u32 = 100;
 
-pub(super) async fn delivered(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn deliver_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let path = format!("/v1/verdicts/{}", walk.id("good"));
     let verdict: Value = serde_json::from_str(GOOD)?;
     let submission = json!({"tier": "full", "query": QUERY, "verdict": verdict});
@@ -30,16 +30,16 @@ pub(super) async fn delivered(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     walk.check(&again, "/replayed", true)?;
     walk.check(&again, "/verdict", verdict)?;
     Ok(vec![
-        summary(&first),
+        format_summary(&first),
         format!(
             "coherence {}, at least {:.4} required; a second submission returns the same verdict",
-            text(&first, "/decision/coherence_score"),
+            text_at(&first, "/decision/coherence_score"),
             first.pointer("/decision/threshold").and_then(Value::as_f64).unwrap_or_default(),
         ),
     ])
 }
 
-pub(super) async fn refused(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn refuse_verdicts(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let mut lines = Vec::new();
     let contradicting: Value = serde_json::from_str(CONTRADICTING)?;
     for (name, title, submission, reason) in [
@@ -64,22 +64,22 @@ pub(super) async fn refused(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
         let flags = flags.into_iter().flatten().filter_map(Value::as_str);
         let mut flags: Vec<_> = flags.filter_map(|flag| flag.split(':').next()).collect();
         flags.dedup();
-        let coherence = text(&refused, "/decision/coherence_score");
+        let coherence = text_at(&refused, "/decision/coherence_score");
         lines.push(format!("{title}: coherence {coherence}, {}", flags.join(", ")));
     }
     Ok(lines)
 }
 
-pub(super) async fn generated(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn generate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let session = walk.id("asked");
     let request = json!({"tier": "full", "query": RECORDED_QUERY, "customer_email": CUSTOMER});
     let generated = walk.post(&format!("/v1/verdicts/{session}"), &request, StatusCode::CREATED).await?;
     walk.check(&generated, "/verdict/verdict", "NULL")?;
-    let mail = walk.mail(&format!("verdict:{session}")).await?;
-    Ok([summary(&generated)].into_iter().chain(mail).collect())
+    let mail = walk.wait_for_mail(&format!("verdict:{session}")).await?;
+    Ok([format_summary(&generated)].into_iter().chain(mail).collect())
 }
 
-pub(super) async fn regenerated(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn regenerate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let session = walk.id("asked");
     let path = format!("/v1/verdicts/{session}");
     let purged = walk.control(Method::DELETE, &path, "", StatusCode::OK).await?;
@@ -91,16 +91,16 @@ pub(super) async fn regenerated(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
     walk.check(&regenerated, "/disclaimer", DISCLAIMER)?;
     let difference = format!(
         "delivered: {}, regenerated: {}; divergence: {}",
-        text(&regenerated, "/original_verdict"),
-        text(&regenerated, "/verdict/verdict"),
-        text(&regenerated, "/divergence_level"),
+        text_at(&regenerated, "/original_verdict"),
+        text_at(&regenerated, "/verdict/verdict"),
+        text_at(&regenerated, "/divergence_level"),
     );
-    let mail = walk.mail(&format!("divergence:{session}:")).await?;
+    let mail = walk.wait_for_mail(&format!("divergence:{session}:")).await?;
     Ok([difference].into_iter().chain(mail).collect())
 }
 
 /// The recorded model fails until its circuit opens, then recovers.
-pub(super) async fn outage(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
+pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let path = format!("/v1/verdicts/{}", walk.id("later"));
     let request = json!({"tier": "full", "query": RECORDED_QUERY});
     set_down(walk, true);
@@ -111,14 +111,14 @@ pub(super) async fn outage(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
         let oracles = walk.control(Method::GET, ORACLES, "", StatusCode::OK).await?;
         calls += 1;
         if error.is_empty() {
-            error = text(&failed, "/detail");
+            error = text_at(&failed, "/detail");
         }
-        if text(&oracles, "/0/status") == "circuit_open" || calls == CALLS_MAX {
+        if text_at(&oracles, "/0/status") == "circuit_open" || calls == CALLS_MAX {
             break oracles;
         }
     };
     set_down(walk, false);
-    let failures = text(&open, "/0/consecutive_failures");
+    let failures = text_at(&open, "/0/consecutive_failures");
     walk.check(&open, "/0/status", "circuit_open")?;
     walk.wait_for(ORACLES, "/0/status", "unhealthy").await?;
     let generated = walk.post(&path, &request, StatusCode::CREATED).await?;
@@ -127,18 +127,18 @@ pub(super) async fn outage(walk: &mut Walk<'_>) -> anyhow::Result<Lines> {
         error,
         format!(
             "circuit open after {failures} failures, closed after a probe; next answer: {}",
-            summary(&generated)
+            format_summary(&generated)
         ),
     ])
 }
 
-fn set_down(walk: &Walk<'_>, down: bool) {
-    if let Model::Recorded { model, .. } = &walk.outside.model {
+fn set_down(walk: &DevWalk<'_>, down: bool) {
+    if let DevModel::Recorded { model, .. } = &walk.outside.model {
         model.set_down(down);
     }
 }
 
 /// The verdict of a response, and the beginning of its summary.
-fn summary(response: &Value) -> String {
-    format!("{}: {}", text(response, "/verdict/verdict"), text(response, "/verdict/summary"))
+fn format_summary(response: &Value) -> String {
+    format!("{}: {}", text_at(response, "/verdict/verdict"), text_at(response, "/verdict/summary"))
 }

@@ -13,7 +13,7 @@ pub const NAME_MAX_CHARS: usize = 64;
 #[error(
     "`{0}` is not an id (2 to {NAME_MAX_CHARS} characters of `a-z 0-9 -` allowed, not beginning with `-`)"
 )]
-pub struct BadId(String);
+pub struct ParseIdError(String);
 
 /// Whether `text` is an id.
 fn is_id(text: &str) -> bool {

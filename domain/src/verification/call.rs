@@ -1,6 +1,6 @@
 //! The call of one oracle, and its result.
 
-use super::candidate::Candidate;
+use super::candidate::CandidateAnswer;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SourceCall)]
-pub struct Call {
+pub struct OracleCall {
     /// The registered tier.
     pub oracle_tier: OracleTier,
     /// The paths of the requested axes that the oracle provides.
@@ -28,10 +28,10 @@ pub struct Call {
     #[serde(default)]
     pub cache_hit: bool,
     /// The reply.
-    pub reply: Reply,
+    pub reply: OracleReply,
     /// The last accepted answer to the same question, for `SERVE_STALE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Box<Candidate>>,
+    pub kept: Option<Box<CandidateAnswer>>,
     /// Warnings for the user of the answer, for example that the source is deprecated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -41,12 +41,12 @@ pub struct Call {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 #[schema(as = SourceReply)]
-pub enum Reply {
+pub enum OracleReply {
     /// The oracle has a record of the entity. The answer is late after the soft timeout, and does not count after the hard
     /// timeout.
     Answered {
         /// The answer.
-        candidate: Box<Candidate>,
+        candidate: Box<CandidateAnswer>,
     },
     /// The oracle has no record of the entity.
     NoRecord,
@@ -58,12 +58,12 @@ pub enum Reply {
     /// The oracle did not answer in time.
     TimedOut {
         /// The limit that ended the call.
-        cut: Cut,
+        cut: CallTimeLimit,
     },
     /// The oracle could not be queried, or did not answer the question.
     Failed {
         /// The kind of failure.
-        failure: Failure,
+        failure: CallFailure,
         /// The cause in words.
         cause: String,
     },
@@ -76,7 +76,7 @@ pub enum Reply {
     /// The answer was rejected, because it cannot be trusted.
     Refused {
         /// The kind of fault.
-        refusal: Refusal,
+        refusal: AnswerFault,
         /// The cause in words.
         cause: String,
     },
@@ -118,10 +118,10 @@ pub enum CallOutcome {
     NotAsked,
 }
 
-impl Reply {
+impl OracleReply {
     /// Whether this is an answer with a deviation from its source's baseline.
     #[must_use]
-    pub fn deviates(&self) -> bool {
+    pub fn is_deviating(&self) -> bool {
         matches!(self, Self::Answered { candidate } if !candidate.deviations.is_empty())
     }
 
@@ -146,7 +146,7 @@ impl Reply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = CallCut)]
-pub enum Cut {
+pub enum CallTimeLimit {
     /// The oracle's hard timeout.
     HardTimeout,
     /// The budget of the whole decision.
@@ -158,7 +158,7 @@ pub enum Cut {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 #[schema(as = CallFailure)]
-pub enum Failure {
+pub enum CallFailure {
     /// The oracle is unreachable, or reports a server error (status 500 and above).
     Unavailable,
     /// The oracle rejects the question (status 400 to 499), or cannot answer it: an adapter that only covers the present is
@@ -175,7 +175,7 @@ pub enum Failure {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 #[schema(as = CallRefusal)]
-pub enum Refusal {
+pub enum AnswerFault {
     /// The signature is missing or invalid.
     Signature,
     /// The answer was given before.

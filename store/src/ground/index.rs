@@ -10,7 +10,7 @@ const MAX_PIECE_BYTES: u64 = 5 << 20;
 
 /// The position of a piece in its file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PiecePosition {
     /// The offset in the file, in bytes.
     pub(super) at: u64,
     pub(super) crc: u32,
@@ -34,9 +34,9 @@ pub(super) fn put_piece(bytes: &mut Vec<u8>, first_key: &[u8], piece: &[u8]) -> 
 
 /// An index in memory: its bytes as in the file, and the parsed positions of the blocks.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct FileIndex {
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<PiecePosition>,
     /// The length of the prefix that all first keys share.
     shared_bytes: usize,
     /// The bytes of each first key after that prefix, as [`head`] returns them. A search in this list touches little
@@ -44,7 +44,7 @@ pub(super) struct Index {
     heads: Vec<u128>,
 }
 
-impl Index {
+impl FileIndex {
     /// Parses the index of blocks with a total length of `data_bytes`; `None` if it is invalid.
     pub(super) fn read(bytes: Vec<u8>, data_bytes: u64) -> Option<Self> {
         let mut places = Vec::new();
@@ -58,7 +58,13 @@ impl Index {
             if !(1..=MAX_PIECE_BYTES).contains(&u64::from(len_bytes)) {
                 return None;
             }
-            places.push(Place { at, crc, len_bytes, key_at, key_bytes: u32::try_from(key_bytes).ok()? });
+            places.push(PiecePosition {
+                at,
+                crc,
+                len_bytes,
+                key_at,
+                key_bytes: u32::try_from(key_bytes).ok()?,
+            });
             at += u64::from(len_bytes);
         }
         places.shrink_to_fit();
@@ -79,9 +85,9 @@ impl Index {
             Ordering::Less => 0,
             Ordering::Greater => self.places.len(),
             Ordering::Equal => {
-                let wanted = head(key, self.shared_bytes);
-                let begin = self.heads.partition_point(|head| *head < wanted);
-                let alike = self.heads.get(begin..)?.partition_point(|head| *head == wanted);
+                let key_head = head(key, self.shared_bytes);
+                let begin = self.heads.partition_point(|head| *head < key_head);
+                let alike = self.heads.get(begin..)?.partition_point(|head| *head == key_head);
                 let alike = self.places.get(begin..begin + alike)?;
                 begin + alike.partition_point(|place| self.first_key(place) <= key)
             }
@@ -90,11 +96,11 @@ impl Index {
     }
 
     /// The position of the block with this number, counted from 0.
-    pub(super) fn place(&self, block: usize) -> Option<&Place> {
+    pub(super) fn piece_position(&self, block: usize) -> Option<&PiecePosition> {
         self.places.get(block)
     }
 
-    pub(super) fn places(&self) -> &[Place] {
+    pub(super) fn piece_positions(&self) -> &[PiecePosition] {
         &self.places
     }
 
@@ -103,7 +109,7 @@ impl Index {
         &self.bytes
     }
 
-    pub(super) fn first_key(&self, place: &Place) -> &[u8] {
+    pub(super) fn first_key(&self, place: &PiecePosition) -> &[u8] {
         // the parser found both within the bytes
         let at = place.key_at as usize;
         self.bytes.get(at..at + place.key_bytes as usize).unwrap_or_default()

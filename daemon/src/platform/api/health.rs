@@ -1,12 +1,12 @@
 //! `/healthz` and `/readyz`: whether the daemon is alive, and whether it accepts verdicts.
 
 use crate::platform::openapi::CommonProblems;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
-use oracled_api::base::service::{AliveResponse, ReadinessResponse};
+use oracled_api::base::service::{LivenessResponse, ReadinessResponse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa::IntoResponses;
@@ -20,11 +20,11 @@ use utoipa::openapi::{Content, Ref, RefOr};
     tag = "platform",
     responses(
         CommonProblems,
-        (status = 200, description = "The daemon is alive", body = AliveResponse),
+        (status = 200, description = "The daemon is alive", body = LivenessResponse),
     ),
 )]
-pub async fn alive() -> Json<AliveResponse> {
-    Json(AliveResponse { status: "alive", version: env!("CARGO_PKG_VERSION") })
+pub async fn alive() -> Json<LivenessResponse> {
+    Json(LivenessResponse { status: "alive", version: env!("CARGO_PKG_VERSION") })
 }
 
 /// The problems of the readiness route, one of which has the status of a daemon that is not ready.
@@ -54,8 +54,8 @@ impl IntoResponses for ReadyProblems {
         (status = 200, description = "The daemon accepts verdicts", body = ReadinessResponse),
     ),
 )]
-pub async fn ready(State(service): State<Arc<Service>>) -> Response {
-    let reasons = service.unready();
+pub async fn ready(State(service): State<Arc<DaemonService>>) -> Response {
+    let reasons = service.unready_reasons();
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(ReadinessResponse { ready, reasons })).into_response()

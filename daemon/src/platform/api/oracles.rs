@@ -2,11 +2,11 @@
 
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
-use oracled_actors::upstream::oracle_health::Statuses;
-use oracled_domain::verdict::health::HealthStatus;
+use oracled_actors::upstream::oracle_health::ListHealthStatuses;
+use oracled_domain::verdict::health::OracleHealthStatus;
 use std::sync::Arc;
 
 /// List the health of every oracle, in the order of their names.
@@ -23,9 +23,11 @@ use std::sync::Arc;
     tag = "platform",
     responses(
         CommonProblems,
-        (status = 200, description = "One object per oracle; empty without oracles", body = Vec<HealthStatus>),
+        (status = 200, description = "One object per oracle; empty without oracles", body = Vec<OracleHealthStatus>),
     ),
 )]
-pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Vec<HealthStatus>>, Problem> {
-    Ok(Json(service.system.oracle_health.ask(Statuses).await?))
+pub async fn get(
+    State(service): State<Arc<DaemonService>>,
+) -> Result<Json<Vec<OracleHealthStatus>>, Problem> {
+    Ok(Json(service.system.oracle_health.ask(ListHealthStatuses).await?))
 }

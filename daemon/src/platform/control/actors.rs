@@ -1,7 +1,7 @@
 //! `GET /v1/actors`: the state of every actor.
 
 use crate::platform::openapi::CommonProblems;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use oracled_domain::base::actor_report::ActorReport;
@@ -18,6 +18,6 @@ use std::sync::Arc;
         (status = 200, description = "The reports", body = Vec<ActorReport>),
     ),
 )]
-pub async fn get(State(service): State<Arc<Service>>) -> Json<Vec<ActorReport>> {
+pub async fn get(State(service): State<Arc<DaemonService>>) -> Json<Vec<ActorReport>> {
     Json(service.system.reports())
 }

@@ -6,19 +6,19 @@ use crate::platform::openapi::CommonProblems;
 use crate::platform::openapi::problems;
 pub use batch::*;
 use oracled_api::base::problem::ProblemCode;
-use oracled_api::rules::EvaluateRequest;
+use oracled_api::rules::EvaluateTextRequest;
 
-use crate::platform::api::held::document;
-use crate::platform::api::held::{self, Held};
-use crate::platform::api::request::{Gathered, JsonBody, WantedCase};
+use crate::platform::api::request::{JsonBody, RequestedCase, SourcedCheck};
+use crate::platform::api::reserved_body::json_response;
+use crate::platform::api::reserved_body::{self, ReservedBody};
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::StatusCode;
 use oracled_api::rules::{RegisteredRule, RulesResponse};
-use oracled_domain::rules::{Evaluation, RuleId};
+use oracled_domain::rules::{RuleId, RulesEvaluation};
 use std::sync::Arc;
 use strum::VariantArray;
 
@@ -35,7 +35,7 @@ use strum::VariantArray;
         (status = 200, description = "The registry of rules", body = RulesResponse),
     ),
 )]
-pub async fn list(State(service): State<Arc<Service>>) -> Json<RulesResponse> {
+pub async fn list(State(service): State<Arc<DaemonService>>) -> Json<RulesResponse> {
     let settings = service.config.rules.settings();
     let registered = |id: &RuleId| {
         let rule = id.rule();
@@ -58,21 +58,25 @@ problems!(EvaluateProblems: JSON_BODY COMMIT QUERY VERIFY FACTS; );
     path = "/v1/rules/evaluate",
     operation_id = "evaluate_text",
     tag = "rules",
-    request_body = EvaluateRequest,
+    request_body = EvaluateTextRequest,
     responses(
         EvaluateProblems,
-        (status = 200, description = "The evaluation, as canonical JSON, with any verdict", body = Evaluation),
+        (status = 200, description = "The evaluation, as canonical JSON, with any verdict", body = RulesEvaluation),
     ),
 )]
-pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
-    let case = WantedCase::of_text(body.parse()?, &service.config.rules.settings())?;
-    let Gathered { wanted: case, held } = case.gathered(&service).await?;
-    let room = held::room_for(body.bytes() + held.bytes(), &service).await?;
+pub async fn evaluate(
+    State(service): State<Arc<DaemonService>>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let case = RequestedCase::from_request(body.parse()?, &service.config.rules.settings())?;
+    let SourcedCheck { wanted: case, held } = case.gather_facts(&service).await?;
+    let room =
+        reserved_body::reserve_rules_response(body.length_bytes() + held.length_bytes(), &service).await?;
     let rules = service.system.rules.clone();
-    let mut evaluations = service.work(async move { Ok(rules.evaluate(vec![case]).await?) }).await?;
+    let mut evaluations = service.run_work(async move { Ok(rules.evaluate(vec![case]).await?) }).await?;
     let evaluation = evaluations
         .pop()
         .ok_or_else(|| Problem::new(ProblemCode::InternalError, "no evaluation came back"))?;
     let json = serde_json::to_vec(&evaluation).expect("an evaluation is plain data with string keys");
-    Ok(document(StatusCode::OK, Held::new(json, Some(room))))
+    Ok(json_response(StatusCode::OK, ReservedBody::new(json, Some(room))))
 }

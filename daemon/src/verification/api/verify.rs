@@ -1,10 +1,10 @@
 //! `/v1/verify`: verifies values of an entity with registered sources (RFC-0002, Part II).
 
-use crate::platform::api::held::document;
 use crate::platform::api::request::JsonBody;
+use crate::platform::api::reserved_body::json_response;
 use crate::platform::openapi::problems;
 use crate::platform::problem::Problem;
-use crate::platform::service::Service;
+use crate::platform::service::DaemonService;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -39,11 +39,11 @@ problems!(VerifyProblems: JSON_BODY VERIFY; );
         (status = 202, description = "An envelope of kind `provisional`: the decision is pending", body = Envelope, headers(("Location" = String, description = "The path of the pending decision."), ("Retry-After" = u64, description = "The time before the next attempt, in seconds; absent if a retry does not help."))),
     ),
 )]
-pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
+pub async fn post(State(service): State<Arc<DaemonService>>, body: JsonBody) -> Result<Response, Problem> {
     let request: VerifyRequest = body.parse_strictly()?;
     let verification = service.system.verification.clone();
-    let envelope = service.work(async move { Ok(verification.verify(&request).await?) });
-    Ok(answer(&*envelope.await?))
+    let envelope = service.run_work(async move { Ok(verification.verify(&request).await?) });
+    Ok(envelope_response(&*envelope.await?))
 }
 
 problems!(ReadProblems: PARAMS READ; ExecutionUnknown DecisionAltered);
@@ -67,22 +67,22 @@ problems!(ReadProblems: PARAMS READ; ExecutionUnknown DecisionAltered);
     ),
 )]
 pub async fn get(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<DaemonService>>,
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     // the path has escapes that are not UTF-8
     let Path(execution_id) =
         execution_id.map_err(|error| Problem::new(ProblemCode::InvalidRequest, error.body_text()))?;
-    let latest = decisions(&service.system.store, execution_id).await?.pop();
+    let latest = read_decisions(&service.system.store, execution_id).await?.pop();
     let latest = latest.expect("`decisions` returns at least one");
-    Ok(answer(latest.told()?))
+    Ok(envelope_response(latest.read_envelope()?))
 }
 
 /// The logged decisions of an execution: at least one, the first one first.
 ///
 /// # Errors
 /// `execution_unknown`.
-pub(crate) async fn decisions(
+pub(crate) async fn read_decisions(
     store: &Store,
     execution_id: String,
 ) -> Result<Vec<VerificationEntry>, Problem> {
@@ -95,10 +95,10 @@ pub(crate) async fn decisions(
 }
 
 /// An envelope, byte for byte, with its HTTP status and headers.
-fn answer(envelope: &Envelope) -> Response {
+fn envelope_response(envelope: &Envelope) -> Response {
     let is_provisional = envelope.kind == EnvelopeKind::Provisional;
     let status = if is_provisional { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let mut response = document(status, envelope.to_json());
+    let mut response = json_response(status, envelope.to_json());
     let headers = response.headers_mut();
     if is_provisional {
         let place = HeaderValue::try_from(format!("/v1/verify/{}", envelope.execution_id));

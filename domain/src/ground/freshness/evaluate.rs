@@ -1,7 +1,7 @@
 //! Evaluates whether an answer is stale and how it is handled.
 
 use super::{FreshnessPolicy, StaleBehavior, age_s};
-use crate::base::moment::age_and_limit;
+use crate::base::moment::format_age_and_limit;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 #[schema(as = FreshnessAnswer)]
-pub enum Answer {
+pub enum AnswerHandling {
     /// Serve it without warnings.
     Serve,
     /// Serve it with warnings.
@@ -24,10 +24,10 @@ pub enum Answer {
     FailClosed,
 }
 
-impl Answer {
+impl AnswerHandling {
     /// Whether the answer is served.
     #[must_use]
-    pub const fn is_given(self) -> bool {
+    pub const fn is_served(self) -> bool {
         match self {
             Self::Serve | Self::ServeWithWarnings | Self::DegradeTier => true,
             Self::BlockUntilFresh | Self::FailClosed => false,
@@ -35,7 +35,7 @@ impl Answer {
     }
 }
 
-impl From<StaleBehavior> for Answer {
+impl From<StaleBehavior> for AnswerHandling {
     fn from(behavior: StaleBehavior) -> Self {
         match behavior {
             StaleBehavior::ServeStaleSilent => Self::Serve,
@@ -64,11 +64,11 @@ pub struct AxisFreshness {
 
 /// The freshness of an answer, and how the answer is handled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Freshness {
+pub struct AnswerFreshness {
     /// Each axis that the answer depends on, in the order given.
     pub axes: Vec<AxisFreshness>,
     /// How the answer is handled: the strictest behavior of its stale axes.
-    pub answer: Answer,
+    pub answer: AnswerHandling,
     /// Warnings about stale axes, except for axes with `serve_stale_silent`.
     pub warnings: Vec<String>,
     /// Whether to start a refresh.
@@ -88,11 +88,11 @@ impl FreshnessPolicy {
         as_of: Option<Timestamp>,
         invalidated_at: Option<Timestamp>,
         now: Timestamp,
-    ) -> Freshness {
+    ) -> AnswerFreshness {
         let age_seconds = as_of.map(|as_of| age_s(as_of, now));
-        let mut freshness = Freshness {
+        let mut freshness = AnswerFreshness {
             axes: Vec::with_capacity(axes.len()),
-            answer: Answer::Serve,
+            answer: AnswerHandling::Serve,
             warnings: Vec::new(),
             refresh: false,
         };
@@ -114,7 +114,7 @@ impl FreshnessPolicy {
                         format!("`{axis}` is as of {as_of} and was invalidated at {at}")
                     }
                     (Some(as_of), None) => {
-                        let (age, allowed) = age_and_limit(age_s(as_of, now), max_age_seconds);
+                        let (age, allowed) = format_age_and_limit(age_s(as_of, now), max_age_seconds);
                         format!("`{axis}` is {age} old, and {allowed} are allowed")
                     }
                     (None, _) => format!("source {} had no release then", self.oracle_id),
